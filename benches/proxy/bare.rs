@@ -36,7 +36,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::{rig::process::Process, wire::Endpoint};
+use crate::{form::Form, rig::process::Process, wire::Endpoint};
 
 /// The argument that runs this program as the server.
 pub(crate) const FLAG: &str = "--bare-server";
@@ -44,7 +44,7 @@ pub(crate) const FLAG: &str = "--bare-server";
 const START_LIMIT: Duration = Duration::from_secs(20);
 const AUTHORITY_FILE: &str = "ca.pem";
 const ADDRESS_FILE: &str = "address";
-/// The prefix of files with a target on the first line and its response below.
+/// The prefix of files with a form and a target on the first line and their response below.
 const ANSWER_PREFIX: &str = "answer-";
 
 /// A request for this path receives its event whenever somebody requests [`TELL`].
@@ -53,11 +53,10 @@ pub(crate) const TELL: &str = "/tell";
 /// The maximum number of unread events per watcher.
 const UNREAD_MAX: usize = 64;
 
-/// The headers of a response from memory, besides length and date.
-const HEADERS: [(HeaderName, &str); 4] = [
+/// The headers of a response from memory, besides type, length and date.
+const HEADERS: [(HeaderName, &str); 3] = [
     (HeaderName::from_static("audit-id"), "00000000-0000-4000-8000-000000000000"),
     (header::CACHE_CONTROL, "no-cache, private"),
-    (header::CONTENT_TYPE, "application/json"),
     (HeaderName::from_static("cache-status"), "listless; hit; detail=session"),
 ];
 
@@ -69,11 +68,21 @@ pub(crate) struct Bare {
     _folder: TempDir,
 }
 
+/// A response of the server.
+pub(crate) struct Kept {
+    pub(crate) form: Form,
+    pub(crate) target: String,
+    pub(crate) body: Bytes,
+}
+
 type Upstream = client::conn::http2::SendRequest<Incoming>;
+
+/// The responses in each form by their targets.
+type Answers = HashMap<Form, HashMap<String, Bytes>>;
 
 /// The content of the server.
 struct Served {
-    answers: HashMap<String, Bytes>,
+    answers: Answers,
     told: broadcast::Sender<()>,
     upstream: Endpoint,
 }
@@ -85,12 +94,15 @@ impl Bare {
     pub(crate) fn start(
         kubeconfig: &Path,
         upstream: &Endpoint,
-        answers: &[(String, Vec<u8>)],
+        answers: impl Iterator<Item = Kept>,
     ) -> Result<Self> {
         let folder = TempDir::with_prefix("listless-bare-")?;
-        for (number, (target, body)) in answers.iter().enumerate() {
+        for (number, Kept { form, target, body }) in answers.enumerate() {
             let file = folder.path().join(format!("{ANSWER_PREFIX}{number}"));
-            fs::write(file, [target.as_bytes(), b"\n", body].concat())?;
+            fs::write(
+                file,
+                [form.name().as_bytes(), b" ", target.as_bytes(), b"\n", &body].concat(),
+            )?;
         }
         let mut command = Command::new(std::env::current_exe()?);
         command.arg(FLAG).arg(folder.path()).arg(kubeconfig);
@@ -145,8 +157,8 @@ async fn listen(folder: &Path, kubeconfig: &Path) -> Result<()> {
     }
 }
 
-fn answers(folder: &Path) -> Result<HashMap<String, Bytes>> {
-    let mut answers = HashMap::new();
+fn answers(folder: &Path) -> Result<Answers> {
+    let mut answers = Answers::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if !entry.file_name().to_string_lossy().starts_with(ANSWER_PREFIX) {
@@ -154,8 +166,10 @@ fn answers(folder: &Path) -> Result<HashMap<String, Bytes>> {
         }
         let file = Bytes::from(fs::read(entry.path())?);
         let end = memchr::memchr(b'\n', &file).context("no target")?;
-        let target = String::from_utf8(file[..end].to_vec())?;
-        answers.insert(target, file.slice(end + 1..));
+        let line = std::str::from_utf8(&file[..end])?;
+        let (form, target) = line.split_once(' ').context("no form")?;
+        let form = Form::named(form).context("an unknown form")?;
+        answers.entry(form).or_default().insert(target.to_owned(), file.slice(end + 1..));
     }
     Ok(answers)
 }
@@ -167,14 +181,15 @@ async fn connection(tls: TlsAcceptor, stream: TcpStream, served: Arc<Served>) ->
         let (served, upstream) = (Arc::clone(&served), Arc::clone(&upstream));
         async move {
             let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
-            match (target, served.answers.get(target)) {
-                (WATCH, Some(event)) => Ok(answered(served.follow(event.clone()))),
+            let form = Form::accepted(request.headers()).unwrap_or(Form::Json);
+            match (target, served.answers.get(&form).and_then(|answers| answers.get(target))) {
+                (WATCH, Some(event)) => Ok(answered(form, served.follow(event.clone()))),
                 (TELL, None) => {
                     // It fails if there is no watcher.
                     let _ = served.told.send(());
-                    Ok(answered(Body::empty()))
+                    Ok(answered(form, Body::empty()))
                 }
-                (_, Some(body)) => Ok(answered(Body::full(body.clone()))),
+                (_, Some(body)) => Ok(answered(form, Body::full(body.clone()))),
                 (_, None) => pass_on(&served.upstream, &mut *upstream.lock().await, request).await,
             }
         }
@@ -195,9 +210,9 @@ impl Served {
     }
 }
 
-fn answered(body: Body) -> Response<Body> {
+fn answered(form: Form, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
-    for (name, value) in HEADERS {
+    for (name, value) in HEADERS.into_iter().chain([(header::CONTENT_TYPE, form.content_type())]) {
         response.headers_mut().insert(name, http::HeaderValue::from_static(value));
     }
     response

@@ -8,10 +8,11 @@ use anyhow::Result;
 use crate::{
     bare::Bare,
     churn::Churn,
-    load::{self, Encoding, Expected, Slot},
+    expected::Expected,
+    form::Form,
+    load::{self, Slot},
     options::Options,
-    setup::{APPS, IdleLoad, POLLERS, Setup},
-    wire::Connection,
+    setup::{APPS, IdleLoad, NODES, POLLERS, Setup},
 };
 
 /// One row of the table.
@@ -19,10 +20,19 @@ use crate::{
 pub(crate) struct Cell {
     pub(crate) id: &'static str,
     pub(crate) what: &'static str,
-    /// The path and query below the pods of the load namespace.
-    suffix: &'static str,
-    encoding: Encoding,
+    requests: Requests,
+    form: Form,
     gate: Option<Gate>,
+}
+
+/// The requests of a cell: paths and queries below the pods of the load namespace.
+#[derive(Clone, Copy, Debug)]
+enum Requests {
+    One(&'static str),
+    /// So many in turn, because no client wants one response for ever.
+    Each(u32, fn(u32) -> String),
+    /// The pages of a list, one after the other.
+    Pages(&'static str),
 }
 
 /// The required ratio of a cell: apiserver ÷ Listless.
@@ -71,61 +81,107 @@ pub(crate) struct Measured {
     pub(crate) apiserver_meanwhile: f64,
 }
 
-/// The cells of the matrix, in the order of the documentation. P2 has no gate in this version.
+/// The number of pods that are read in turn.
+const PODS_IN_TURN: u32 = 200;
+
+/// The cells of the matrix, in the order of the documentation. P2 has no gate in this version. P3
+/// and P4 repeat one request, because their gates were set for it.
 pub(crate) const CELLS: &[Cell] = &[
     Cell {
         id: "P1",
         what: "GET one, resourceVersion=0",
-        suffix: "/pod-00007?resourceVersion=0",
-        encoding: Encoding::Identity,
+        requests: Requests::Each(PODS_IN_TURN, |pod| format!("/pod-{pod:05}?resourceVersion=0")),
+        form: Form::Json,
         gate: Some(Gate { times: 25.0, ceiling: 57.0 }),
     },
     Cell {
         id: "P2",
         what: "GET one, version unset",
-        suffix: "/pod-00007",
-        encoding: Encoding::Identity,
+        requests: Requests::Each(PODS_IN_TURN, |pod| format!("/pod-{pod:05}")),
+        form: Form::Json,
         gate: None,
     },
     Cell {
         id: "P3",
         what: "LIST selector -> 0",
-        suffix: "?labelSelector=app%3Dnone",
-        encoding: Encoding::Identity,
+        requests: Requests::One("?labelSelector=app%3Dnone"),
+        form: Form::Json,
         gate: Some(Gate { times: 200.0, ceiling: 580.0 }),
     },
     Cell {
         id: "P4",
         what: "LIST selector -> 10",
-        suffix: "?labelSelector=app%3Dapp-7",
-        encoding: Encoding::Identity,
+        requests: Requests::One("?labelSelector=app%3Dapp-7"),
+        form: Form::Json,
         gate: Some(Gate { times: 60.0, ceiling: 138.0 }),
     },
     Cell {
         id: "P5",
         what: "LIST selector -> 50",
-        suffix: "?labelSelector=poller%3D7",
-        encoding: Encoding::Identity,
+        requests: Requests::Each(POLLERS, of_poller),
+        form: Form::Json,
         gate: Some(Gate { times: 25.0, ceiling: 49.0 }),
     },
     Cell {
         id: "P6",
         what: "LIST selector -> 50, gzip",
-        suffix: "?labelSelector=poller%3D8",
-        encoding: Encoding::Gzip,
+        requests: Requests::Each(POLLERS, of_poller),
+        form: Form::Gzip,
         gate: Some(Gate::below_bare(100.0)),
     },
+    Cell { id: "P7", what: "LIST all", requests: Requests::One(""), form: Form::Json, gate: None },
     Cell {
         id: "P8",
         what: "LIST all, gzip",
-        suffix: "",
-        encoding: Encoding::Gzip,
+        requests: Requests::One(""),
+        form: Form::Gzip,
         gate: Some(Gate::below_bare(60.0)),
+    },
+    Cell {
+        id: "F1",
+        what: "LIST spec.nodeName -> 50",
+        requests: Requests::Each(NODES, |node| {
+            format!("?fieldSelector=spec.nodeName%3Dnode-{node}")
+        }),
+        form: Form::Json,
+        gate: None,
+    },
+    Cell {
+        id: "PG1",
+        what: "LIST all, pages of 500",
+        requests: Requests::Pages("?limit=500"),
+        form: Form::Json,
+        gate: None,
+    },
+    Cell {
+        id: "PB1",
+        what: "LIST selector -> 50, protobuf",
+        requests: Requests::Each(POLLERS, of_poller),
+        form: Form::Protobuf,
+        gate: Some(Gate::below_bare(25.0)),
+    },
+    Cell {
+        id: "PB2",
+        what: "LIST all, protobuf",
+        requests: Requests::One(""),
+        form: Form::Protobuf,
+        gate: None,
+    },
+    Cell {
+        id: "T1",
+        what: "LIST limit=500, Table",
+        requests: Requests::One("?limit=500"),
+        form: Form::Table,
+        gate: Some(Gate::below_bare(30.0)),
     },
 ];
 
-// P4, P5 and P6 are named by their sizes for the default of 5 000 pods.
-const _: () = assert!(5_000 / APPS == 10 && 5_000 / POLLERS == 50);
+fn of_poller(poller: u32) -> String {
+    format!("?labelSelector=poller%3D{poller}")
+}
+
+// Cells are named by their sizes for the default of 5 000 pods.
+const _: () = assert!(5_000 / APPS == 10 && 5_000 / POLLERS == 50 && 5_000 / NODES == 50);
 
 /// Measures one cell. The responses must be equal first; then rounds of ABC, CBA follow.
 pub(crate) fn measure(
@@ -138,12 +194,13 @@ pub(crate) fn measure(
 ) -> Result<Measured> {
     let direct = &Expected { changes: options.churn > 0, ..direct.clone() };
     let through = Expected { cache_status: Some("hit"), ..direct.clone() };
+    warm(&through, setup)?;
     let churn = Churn::start(setup, options.churn)?;
     let changing = churn.load(setup, idle)?;
     let mut measured = Measured {
         cell: *cell,
-        gate: cell.gate.filter(|_| options.churn == 0 || cell.encoding == Encoding::Gzip),
-        body_bytes: direct.sent.len(),
+        gate: cell.gate.filter(|_| options.churn == 0 || cell.form.is_gzip()),
+        body_bytes: direct.steps[0].sent.len(),
         changes: 0.0,
         requests: [0; 2],
         apiserver: Vec::new(),
@@ -184,15 +241,27 @@ enum Side {
     Through,
 }
 
-/// Requests the apiserver once. Listless must return the same response.
+/// Sends each request to the apiserver once. Listless must return the same responses.
 pub(crate) fn expected(cell: &Cell, setup: &Setup) -> Result<Expected> {
-    let target = format!("{}{}", setup.data.collection(), cell.suffix);
-    let mut connection = Connection::open(&setup.direct)?;
-    let request = match cell.encoding {
-        Encoding::Identity => setup.direct.request(&target),
-        Encoding::Gzip => setup.direct.gzip_request(&target),
+    let target = |suffix: &str| format!("{}{suffix}", setup.data.collection());
+    let targets: Vec<_> = match cell.requests {
+        Requests::One(suffix) => vec![target(suffix)],
+        Requests::Each(count, suffix) => (0..count).map(|each| target(&suffix(each))).collect(),
+        Requests::Pages(suffix) => {
+            return Expected::learn_pages(cell.form, &target(suffix), &setup.direct);
+        }
     };
-    Expected::learn(target, cell.encoding, &connection.exchange(&request)?)
+    Expected::learn(cell.form, &targets, &setup.direct)
+}
+
+/// Makes Listless hold what the cell reads, and checks every byte of each response.
+fn warm(through: &Expected, setup: &Setup) -> Result<()> {
+    // JSON is held from the start. Of another form one replica shall serve all reads.
+    if matches!(through.form, Form::Protobuf | Form::Table) {
+        setup.warm(through.form, &setup.data.collection())?;
+    }
+    setup.warm(through.form, &through.steps[0].target)?;
+    load::each_once(&setup.through, through)
 }
 
 fn direct_slot(expected: &Expected, setup: &Setup, options: &Options) -> Result<Slot> {

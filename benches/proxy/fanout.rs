@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 
 use crate::{
-    bare,
+    bare::{self, Kept},
     cell::{Gate, median, ratios},
+    form::Form,
     options::Options,
     setup::{IdleLoad, Setup},
     watchers::Watchers,
@@ -113,7 +114,9 @@ pub(crate) async fn idle_memory(setup: &Setup) -> Result<f64> {
 
 /// Returns a bare server's cost per event for as many of the same events, in microseconds.
 async fn bare_slot(setup: &Setup, through: &Slot) -> Result<f64> {
-    let bare = setup.bare(vec![(bare::WATCH.to_owned(), through.event.clone())])?;
+    let (form, target) = (Form::Json, bare::WATCH.to_owned());
+    let event = Kept { form, target, body: through.event.clone().into() };
+    let bare = setup.bare(std::iter::once(event))?;
     let mut watchers = Watchers::open(&bare.endpoint, bare::WATCH, WATCHERS, None).await?;
     setup.settle().await;
     let before = bare.cpu_seconds()?;

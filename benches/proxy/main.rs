@@ -2,16 +2,19 @@
 //! requests on the same machine. `cargo bench --bench proxy` prints the table; `-- --gate` fails
 //! when a gate is missed.
 //!
-//! `benches/README.md` explains the figures.
+//! `benches/README.md` lists the cells, `docs/performance.md` explains the figures.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is its output")]
 
 mod account;
 mod bare;
 mod cell;
 mod churn;
+mod expected;
 mod fanout;
+mod form;
 mod latency;
 mod load;
+mod memory;
 mod options;
 mod report;
 #[expect(dead_code, unreachable_pub, reason = "shared with the cluster tests; partly used here")]
@@ -27,7 +30,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use load::Expected;
+use expected::Expected;
 use options::Options;
 use report::Report;
 use setup::{IdleLoad, Setup};
@@ -77,7 +80,7 @@ async fn run(options: &Options) -> Result<usize> {
     let wanted = |id| options.wants(id) || (id == CHEAPEST && options.wants("account"));
     let cells = || cell::CELLS.iter().filter(|cell| wanted(cell.id));
     let asked: Vec<_> = cells().map(|cell| cell::expected(cell, &setup)).collect::<Result<_>>()?;
-    let bare = setup.bare(asked.iter().map(Expected::answer).collect())?;
+    let bare = setup.bare(asked.iter().flat_map(Expected::kept))?;
     for (cell, expected) in cells().zip(&asked) {
         let measure = || cell::measure(cell, expected, &setup, &bare, options, idle);
         let mut measured = measure()?;
@@ -102,6 +105,9 @@ async fn run(options: &Options) -> Result<usize> {
     watches(options, &setup, idle, &mut report).await?;
     report.memory_after_load(&setup)?;
     report.requests_upstream(&setup).await?;
+    if options.wants("forms") {
+        report.forms(&memory::of_forms(&setup).await?, setup.json_bytes);
+    }
 
     report.closing();
     Ok(report.missed())

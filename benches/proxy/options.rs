@@ -9,8 +9,8 @@ usage: cargo bench --bench proxy -- [--gate] [--cell ID]... [--seconds N] [--rou
        [--connections N] [--samples N] [--churn N] [--profile NAME]
 
   --gate           exit with an error when a gate is missed
-  --cell ID        measure only this cell (P1 to P6 P8 P15 P18 P19 P20 account); repeat for
-                   more
+  --cell ID        measure only this cell (P1 to P8, F1, PB1, PB2, T1, PG1, P15, P18 to P20,
+                   account, forms); repeat for more
   --seconds N      length of one measuring slot (default 4)
   --rounds N       slots on each side of a cell (default 5)
   --pods N         pods in the cluster (default 5000, at least 1000)
@@ -24,8 +24,10 @@ usage: cargo bench --bench proxy -- [--gate] [--cell ID]... [--seconds N] [--rou
 pub(crate) const SHIPPED: &str = "dist";
 
 /// The names of the cells.
-const CELLS: [&str; 12] =
-    ["P1", "P2", "P3", "P4", "P5", "P6", "P8", "P15", "P18", "P19", "P20", "account"];
+const CELLS: [&str; 19] = [
+    "P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "F1", "PB1", "PB2", "T1", "PG1", "P15", "P18",
+    "P19", "P20", "account", "forms",
+];
 
 /// The cells and the length of the measurement.
 #[derive(Clone, Debug)]

@@ -6,6 +6,7 @@ use crate::{
     cell::{self, Measured, median},
     fanout::{self, Fanout},
     latency::{Latency, Quantile},
+    memory::OfForms,
     options::{Options, SHIPPED},
     setup::{IdleLoad, Setup},
     staleness::{self, Staleness},
@@ -17,6 +18,8 @@ const TIMES_DIRECT_MAX: f64 = 1.3;
 /// machine on which the gate was set.
 const TIMES_RELAY_MAX: f64 = 2.0;
 const TIMES_JSON_MAX: f64 = 1.3;
+/// The maximum memory of a further form as a multiple of the JSON.
+const FURTHER_FORM_MAX: f64 = 0.75;
 const WATCHER_KILOBYTES_MAX: f64 = 32.0;
 const ACCOUNT_PERCENT_MAX: f64 = 3.0;
 const STALENESS_MILLIS_MAX: f64 = 10.0;
@@ -99,6 +102,26 @@ impl Report {
         Ok(())
     }
 
+    /// Prints the memory of JSON alone, and that of each form beside it.
+    pub(crate) fn forms(&mut self, forms: &OfForms, json_bytes: usize) {
+        let json = json_bytes as f64;
+        let alone = forms.json_alone as f64;
+        println!("\nmemory with {} cached pods in a Listless of its own", self.options.pods);
+        println!("  json: {:.1} MB resident, {:.2} × the JSON", alone / 1e6, alone / json);
+        for (form, resident) in &forms.beside {
+            let resident = *resident as f64;
+            let added = resident - alone;
+            println!(
+                "  json and {}: {:.1} MB resident, {:.1} MB added, {:.2} × the JSON",
+                form.name(),
+                resident / 1e6,
+                added / 1e6,
+                added / json
+            );
+            self.gate("forms", form.name(), added / json, Side::AtMost, FURTHER_FORM_MAX);
+        }
+    }
+
     pub(crate) fn idle(&self, idle: IdleLoad) {
         println!(
             "idle: apiserver {:.1} %, etcd {:.1} %, listless {:.1} % of a core (subtracted below)",
@@ -113,7 +136,7 @@ impl Report {
             self.head_printed = true;
             println!("\nCPU time per request of the serving process, µs (median of rounds)");
             println!(
-                "{:<4} {:<27} {:>9} {:>10} {:>7} {:>9} {:>8} {:>19} {:>10} {:>17} {:>11}",
+                "{:<4} {:<29} {:>9} {:>10} {:>7} {:>9} {:>8} {:>19} {:>10} {:>17} {:>11}",
                 "cell",
                 "request",
                 "body B",
@@ -130,7 +153,7 @@ impl Report {
         let (ratios, cell) = (measured.ratios(), measured.cell);
         let (low, high) = (ratios[0], ratios[ratios.len() - 1]);
         println!(
-            "{:<4} {:<27} {:>9} {:>10.1} {:>7.1} {:>9.2} {:>8.2} {:>19} {:>10.0} {:>17} {:>11.2}",
+            "{:<4} {:<29} {:>9} {:>10.1} {:>7.1} {:>9.2} {:>8.2} {:>19} {:>10.0} {:>17} {:>11.2}",
             cell.id,
             cell.what,
             measured.body_bytes,

@@ -9,7 +9,8 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::{
-    bare::Bare,
+    bare::{Bare, Kept},
+    form::Form,
     options::Options,
     rig::{
         client::{Client, Protocol},
@@ -24,6 +25,8 @@ use crate::{
 pub(crate) const APPS: u32 = 500;
 /// The number of values of the label `poller`: fifty pods each of 5 000.
 pub(crate) const POLLERS: u32 = 100;
+/// The number of nodes: fifty pods each of 5 000.
+pub(crate) const NODES: u32 = 100;
 
 const SYNC_LIMIT: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_secs(3);
@@ -38,6 +41,7 @@ cache:
   rules:
   - resources: [\"pods\"]
     start: eager
+    forms: [json]
   - resources: [\"configmaps\"]
     namespaces: [\"fanout\"]
     start: eager
@@ -57,6 +61,8 @@ pub(crate) struct Setup {
     /// Bytes of the JSON LIST of all pods.
     pub(crate) json_bytes: usize,
     counts_before: RequestCounts,
+    /// The measured binary.
+    program: PathBuf,
     listless: ProxyProcess,
     plane: ControlPlane,
 }
@@ -90,7 +96,7 @@ impl Setup {
         let program = build(&options.profile)?;
         let plane = ControlPlane::start(Version::V1_36).await?;
         let (namespace, pods) = ("load", options.pods);
-        let data = LoadData { namespace, pods, pollers: POLLERS, apps: APPS, nodes: 0 };
+        let data = LoadData { namespace, pods, pollers: POLLERS, apps: APPS, nodes: NODES };
         eprintln!("creating {} pods", data.pods);
         data.load(&plane.client(User::Admin, Protocol::Http1)?).await?;
 
@@ -100,17 +106,39 @@ impl Setup {
         let listless =
             ProxyProcess::start_program(&program, "local", &kubeconfig, Some(CONFIG)).await?;
         let through = Endpoint::from_kubeconfig(listless.kubeconfig())?;
-        synced(&through, &data).with_context(|| listless.log())?;
+        synced(&through, Form::Json, &data).with_context(|| listless.log())?;
         let list = request_once(&direct, &data.collection())?;
         let counted = list.matches("\"uid\":").count();
         ensure!(counted >= data.pods as usize, "only {counted} objects were created");
         pause(SETTLE);
-        Ok(Self { direct, through, data, json_bytes: list.len(), counts_before, listless, plane })
+        let json_bytes = list.len();
+        Ok(Self { direct, through, data, json_bytes, counts_before, program, listless, plane })
     }
 
     /// Starts the bare server with these responses.
-    pub(crate) fn bare(&self, answers: Vec<(String, Vec<u8>)>) -> Result<Bare> {
-        Bare::start(&self.plane.kubeconfig(User::Admin)?, &self.direct, &answers)
+    pub(crate) fn bare(&self, answers: impl Iterator<Item = Kept>) -> Result<Bare> {
+        Bare::start(&self.plane.kubeconfig(User::Admin)?, &self.direct, answers)
+    }
+
+    /// Requests through Listless until it answers from memory. It holds other forms than JSON on
+    /// demand, and forwards the first page of a resource.
+    pub(crate) fn warm(&self, form: Form, target: &str) -> Result<()> {
+        hit(&self.through, form, target).with_context(|| self.listless.log())
+    }
+
+    /// Returns the memory of another Listless that holds the pods in these forms from the start.
+    pub(crate) async fn resident_bytes_in(&self, forms: &[Form]) -> Result<u64> {
+        let names: Vec<_> = forms.iter().map(|form| form.name()).collect();
+        let config = CONFIG.replace("[json]", &format!("[{}]", names.join(", ")));
+        let kubeconfig = self.plane.kubeconfig(User::Admin)?;
+        let listless =
+            ProxyProcess::start_program(&self.program, "local", &kubeconfig, Some(&config)).await?;
+        let through = Endpoint::from_kubeconfig(listless.kubeconfig())?;
+        for form in forms {
+            synced(&through, *form, &self.data).with_context(|| listless.log())?;
+        }
+        pause(SETTLE);
+        listless.resident_bytes()
     }
 
     pub(crate) fn apiserver_cpu(&self) -> Result<f64> {
@@ -169,10 +197,15 @@ impl Setup {
     }
 }
 
-/// Waits until a LIST of all pods is answered from memory.
-fn synced(through: &Endpoint, data: &LoadData) -> Result<()> {
+/// Waits until a LIST that matches no pods is answered from memory.
+fn synced(through: &Endpoint, form: Form, data: &LoadData) -> Result<()> {
+    hit(through, form, &format!("{}?labelSelector=app%3Dnone", data.collection()))
+}
+
+/// Requests until a response comes from memory.
+fn hit(through: &Endpoint, form: Form, target: &str) -> Result<()> {
     let deadline = Instant::now() + SYNC_LIMIT;
-    let request = through.request(&format!("{}?labelSelector=app%3Dnone", data.collection()));
+    let request = through.request_in(form, target);
     let mut connection = Connection::open(through)?;
     loop {
         let answer = connection.exchange(&request)?;
@@ -180,7 +213,8 @@ fn synced(through: &Endpoint, data: &LoadData) -> Result<()> {
             return Ok(());
         }
         if Instant::now() > deadline {
-            bail!("no response from memory: {} {}", answer.status, answer.cache_status());
+            let (status, cache_status) = (answer.status, answer.cache_status());
+            bail!("no response from memory: {target}: {status} {cache_status}");
         }
         pause(Duration::from_millis(100));
     }

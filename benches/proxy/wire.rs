@@ -20,6 +20,8 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
 
+use crate::form::Form;
+
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 const READ_BYTES: usize = 64 * 1024;
 
@@ -111,21 +113,20 @@ impl Endpoint {
         self.authority.rsplit_once(':').map_or(&self.authority, |(host, _)| host)
     }
 
-    /// Returns the bytes of a GET request.
+    /// Returns the bytes of a GET request for JSON.
     pub(crate) fn request(&self, target: &str) -> Vec<u8> {
-        self.request_with(target, "")
+        self.request_in(Form::Json, target)
     }
 
-    /// Returns the bytes of a GET request that accepts gzip.
-    pub(crate) fn gzip_request(&self, target: &str) -> Vec<u8> {
-        self.request_with(target, "Accept-Encoding: gzip\r\n")
-    }
-
-    fn request_with(&self, target: &str, fields: &str) -> Vec<u8> {
+    /// Returns the bytes of a GET request for a form.
+    pub(crate) fn request_in(&self, form: Form, target: &str) -> Vec<u8> {
+        let encoding = if form.is_gzip() { "Accept-Encoding: gzip\r\n" } else { "" };
         format!(
             "GET {target} HTTP/1.1\r\nHost: {}\r\nUser-Agent: listless-bench\r\nAccept: \
-             application/json\r\n{fields}Authorization: Bearer {}\r\n\r\n",
-            self.authority, self.token
+             {}\r\n{encoding}Authorization: Bearer {}\r\n\r\n",
+            self.authority,
+            form.accept(),
+            self.token
         )
         .into_bytes()
     }
@@ -234,19 +235,26 @@ impl Connection {
 
     /// Consumes the chunks that have arrived. Returns `true` after the last one.
     fn take_chunks(&mut self) -> Result<bool> {
-        loop {
+        let ended = loop {
             let rest = &self.buffer[self.next_chunk..self.filled];
-            let Some(line_end) = memmem::find(rest, b"\r\n") else { return Ok(false) };
+            let Some(line_end) = memmem::find(rest, b"\r\n") else { break false };
             let size = std::str::from_utf8(&rest[..line_end])?.trim();
             let size = usize::from_str_radix(size, 16)?;
             let from = line_end + 2;
-            let Some(chunk) = rest.get(from..from + size + 2) else { return Ok(false) };
+            let Some(chunk) = rest.get(from..from + size + 2) else { break false };
             if size == 0 {
-                return Ok(true);
+                break true;
             }
             self.unchunked.extend_from_slice(&chunk[..size]);
             self.next_chunk += from + size + 2;
+        };
+        // The buffer would otherwise hold a large body a second time.
+        if self.next_chunk > self.head_end {
+            self.buffer.copy_within(self.next_chunk..self.filled, self.head_end);
+            self.filled -= self.next_chunk - self.head_end;
+            self.next_chunk = self.head_end;
         }
+        Ok(ended)
     }
 }
 
