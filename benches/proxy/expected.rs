@@ -166,7 +166,7 @@ fn next_page(first: &str, token: &str) -> String {
 impl Step {
     fn learn(form: Form, target: String, answer: &Answer<'_>) -> Result<Self> {
         let fits = answer.status == 200 && form.begins(answer.body);
-        ensure!(fits, "the apiserver's own response: {target}: status {}", answer.status);
+        ensure!(fits, "no {} from the apiserver: {target}: status {}", form.name(), answer.status);
         let body = unpacked(form, answer.body)?;
         let content = Content::of(form, &body)?;
         let ages = if form == Form::Table { content.items * AGE_GROWTH } else { 0 };
