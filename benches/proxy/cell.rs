@@ -29,7 +29,7 @@ pub(crate) struct Cell {
 #[derive(Clone, Copy, Debug)]
 enum Requests {
     One(&'static str),
-    /// So many in turn, because no client wants one response for ever.
+    /// So many in turn, so that no server can repeat one response for ever.
     Each(u32, fn(u32) -> String),
     /// The pages of a list, one after the other.
     Pages(&'static str),

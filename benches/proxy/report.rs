@@ -18,7 +18,7 @@ const TIMES_DIRECT_MAX: f64 = 1.3;
 /// machine on which the gate was set.
 const TIMES_RELAY_MAX: f64 = 2.0;
 const TIMES_JSON_MAX: f64 = 1.3;
-/// The maximum memory of a further form as a multiple of the JSON.
+/// The maximum memory of a further form as a multiple of that of JSON.
 const FURTHER_FORM_MAX: f64 = 0.75;
 const WATCHER_KILOBYTES_MAX: f64 = 32.0;
 const ACCOUNT_PERCENT_MAX: f64 = 3.0;
@@ -102,23 +102,20 @@ impl Report {
         Ok(())
     }
 
-    /// Prints the memory of JSON alone, and that of each form beside it.
+    /// Prints the memory of JSON, and of each form beside it.
     pub(crate) fn forms(&mut self, forms: &OfForms, json_bytes: usize) {
-        let json = json_bytes as f64;
-        let alone = forms.json_alone as f64;
-        println!("\nmemory with {} cached pods in a Listless of its own", self.options.pods);
-        println!("  json: {:.1} MB resident, {:.2} × the JSON", alone / 1e6, alone / json);
-        for (form, resident) in &forms.beside {
-            let resident = *resident as f64;
-            let added = resident - alone;
+        let (json, bytes) = (forms.json as f64, json_bytes as f64);
+        println!("\nmemory that {} cached pods add, before any load", self.options.pods);
+        println!("  json: {:.1} MB, {:.2} × the JSON", json / 1e6, json / bytes);
+        for (form, added) in &forms.beside {
+            let (name, added) = (form.name(), *added as f64);
+            let ratio = added / json;
             println!(
-                "  json and {}: {:.1} MB resident, {:.1} MB added, {:.2} × the JSON",
-                form.name(),
-                resident / 1e6,
+                "  {name} too: {:.1} MB more, {:.2} × the JSON, {ratio:.2} × its memory",
                 added / 1e6,
-                added / json
+                added / bytes
             );
-            self.gate("forms", form.name(), added / json, Side::AtMost, FURTHER_FORM_MAX);
+            self.gate("forms", name, ratio, Side::AtMost, FURTHER_FORM_MAX);
         }
     }
 

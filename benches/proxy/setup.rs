@@ -33,15 +33,14 @@ const SETTLE: Duration = Duration::from_secs(3);
 const WATCHERS_SETTLE: Duration = Duration::from_secs(1);
 const IDLE_MEASURE: Duration = Duration::from_secs(8);
 
-/// Pods are cached from the start; every other read is forwarded unchanged.
+/// The rule for pods stands first; every read that no rule caches is forwarded unchanged.
 const CONFIG: &str = "\
 apiVersion: listless.dev/v1alpha1
 kind: ProxyConfiguration
 cache:
   rules:
   - resources: [\"pods\"]
-    start: eager
-    forms: [json]
+    {pods}
   - resources: [\"configmaps\"]
     namespaces: [\"fanout\"]
     start: eager
@@ -89,6 +88,16 @@ fn build(profile: &str) -> Result<PathBuf> {
     Ok(target.join(profile).join("listless"))
 }
 
+/// Returns the configuration of a Listless that holds the pods in these forms from the start.
+fn config(forms: &[Form]) -> String {
+    let names: Vec<_> = forms.iter().map(|form| form.name()).collect();
+    let pods = match names.as_slice() {
+        [] => "start: never".to_owned(),
+        names => format!("start: eager\n    forms: [{}]", names.join(", ")),
+    };
+    CONFIG.replace("{pods}", &pods)
+}
+
 // === impl Setup ===
 
 impl Setup {
@@ -103,8 +112,13 @@ impl Setup {
         let kubeconfig = plane.kubeconfig(User::Admin)?;
         let direct = Endpoint::from_kubeconfig(&kubeconfig)?;
         let counts_before = plane.request_counts().await?;
-        let listless =
-            ProxyProcess::start_program(&program, "local", &kubeconfig, Some(CONFIG)).await?;
+        let listless = ProxyProcess::start_program(
+            &program,
+            "local",
+            &kubeconfig,
+            Some(&config(&[Form::Json])),
+        )
+        .await?;
         let through = Endpoint::from_kubeconfig(listless.kubeconfig())?;
         synced(&through, Form::Json, &data).with_context(|| listless.log())?;
         let list = request_once(&direct, &data.collection())?;
@@ -126,11 +140,9 @@ impl Setup {
         hit(&self.through, form, target).with_context(|| self.listless.log())
     }
 
-    /// Returns the memory of another Listless that holds the pods in these forms from the start.
+    /// Returns the memory of another Listless that holds the pods in these forms.
     pub(crate) async fn resident_bytes_in(&self, forms: &[Form]) -> Result<u64> {
-        let names: Vec<_> = forms.iter().map(|form| form.name()).collect();
-        let config = CONFIG.replace("[json]", &format!("[{}]", names.join(", ")));
-        let kubeconfig = self.plane.kubeconfig(User::Admin)?;
+        let (config, kubeconfig) = (config(forms), self.plane.kubeconfig(User::Admin)?);
         let listless =
             ProxyProcess::start_program(&self.program, "local", &kubeconfig, Some(&config)).await?;
         let through = Endpoint::from_kubeconfig(listless.kubeconfig())?;
