@@ -158,7 +158,7 @@ pub(crate) const CELLS: &[Cell] = &[
         what: "LIST selector -> 50, protobuf",
         requests: Requests::Each(POLLERS, of_poller),
         form: Form::Protobuf,
-        gate: Some(Gate::below_bare(25.0)),
+        gate: Some(Gate { times: 10.0, ceiling: 25.0 }),
     },
     Cell {
         id: "PB2",
@@ -172,7 +172,7 @@ pub(crate) const CELLS: &[Cell] = &[
         what: "LIST limit=500, Table",
         requests: Requests::One("?limit=500"),
         form: Form::Table,
-        gate: Some(Gate::below_bare(30.0)),
+        gate: Some(Gate { times: 7.0, ceiling: 25.0 }),
     },
 ];
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::rig::proxy_process::SHIPPED;
+
 const USAGE: &str = "\
 usage: cargo bench --bench proxy -- [--gate] [--cell ID]... [--seconds N] [--rounds N] [--pods N]
        [--connections N] [--samples N] [--churn N] [--profile NAME]
@@ -19,9 +21,6 @@ usage: cargo bench --bench proxy -- [--gate] [--cell ID]... [--seconds N] [--rou
   --churn N        pods that change each second while a cell is measured (default 0); only P6 and P8
                    have gates then
   --profile NAME   measure the binary of this cargo profile (default dist, the one that ships)";
-
-/// The cargo profile of the binary that ships.
-pub(crate) const SHIPPED: &str = "dist";
 
 /// The names of the cells.
 const CELLS: [&str; 19] = [

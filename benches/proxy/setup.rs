@@ -1,8 +1,7 @@
 //! The measured system: a control plane with many pods, and the shipped `listless local`.
 
 use std::{
-    path::{Path, PathBuf},
-    process::Command,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -16,7 +15,7 @@ use crate::{
         client::{Client, Protocol},
         control_plane::{Component, ControlPlane, RequestCounts, User, Version},
         load_data::LoadData,
-        proxy_process::ProxyProcess,
+        proxy_process::{ProxyProcess, build},
     },
     wire::{Connection, Endpoint},
 };
@@ -72,20 +71,6 @@ pub(crate) struct IdleLoad {
     pub(crate) apiserver: f64,
     pub(crate) etcd: f64,
     pub(crate) listless: f64,
-}
-
-/// Builds the binary with a cargo profile. The binary beside this program has test features.
-fn build(profile: &str) -> Result<PathBuf> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let status = Command::new(cargo)
-        .args(["build", "--locked", "--quiet", "--bin", "listless", "--profile", profile])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status()?;
-    ensure!(status.success(), "the build with the profile {profile} failed");
-    // TARGET/release/listless, beside which each profile has its folder.
-    let built = Path::new(env!("CARGO_BIN_EXE_listless"));
-    let target = built.ancestors().nth(2).context("there is no target folder")?;
-    Ok(target.join(profile).join("listless"))
 }
 
 /// Returns the configuration of a Listless that holds the pods in these forms from the start.

@@ -35,8 +35,9 @@ pub(super) struct Gather {
     bytes: usize,
 }
 
-/// The size at which a chunk is closed.
-const CHUNK_BYTES: usize = 64 * 1024;
+/// The size at which a chunk is closed. With one more small piece its buffer is still below the size
+/// from which an allocator maps each one anew.
+const CHUNK_BYTES: usize = 48 * 1024;
 
 // === impl Snapshot ===
 
@@ -94,7 +95,7 @@ impl Gather {
         if !self.open.is_empty() {
             // More is likely to follow a full chunk.
             let is_full = self.open.len() >= CHUNK_BYTES;
-            let next = Vec::with_capacity(if is_full { CHUNK_BYTES + CHUNK_BYTES / 4 } else { 0 });
+            let next = Vec::with_capacity(if is_full { CHUNK_BYTES + WHOLE_BYTES_MIN } else { 0 });
             self.chunks.push_back(Bytes::from(std::mem::replace(&mut self.open, next)));
         }
     }

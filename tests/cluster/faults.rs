@@ -81,7 +81,8 @@ async fn restored(version: Version) {
         let is_hit = answer.header("cache-status").is_some_and(|it| it.contains("hit"));
         let right = names(&answer.json().expect("JSON")) == expected;
         wrong += usize::from(!right);
-        right_since = right_since.filter(|_| right).or((right && is_hit).then(|| begun.elapsed()));
+        right_since =
+            right_since.filter(|_| right).or_else(|| (right && is_hit).then(|| begun.elapsed()));
     }
     let told = told.await.expect("no panic");
     eprintln!(
