@@ -2,7 +2,7 @@
 //! requests on the same machine. `cargo bench --bench proxy` prints the table; `-- --gate` fails
 //! when a gate is missed.
 //!
-//! `benches/README.md` lists the cells, `docs/performance.md` explains the figures.
+//! `docs/performance.md` explains the cells and the figures.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is its output")]
 
 mod account;
