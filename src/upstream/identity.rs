@@ -298,9 +298,10 @@ fn checked_context(
         return Err(dangling("user", user));
     }
     let explicit_proxy = cluster.proxy_url.as_deref().is_some_and(|url| !url.is_empty());
-    let has_data = cluster.certificate_authority_data.is_some();
-    let authority = cluster.certificate_authority.as_ref().filter(|_| !has_data).map(PathBuf::from);
-    Ok((name.to_owned(), explicit_proxy, authority))
+    let has_data = cluster.certificate_authority_data.as_ref().is_some_and(|data| !data.is_empty());
+    let authority =
+        cluster.certificate_authority.as_ref().filter(|file| !file.is_empty() && !has_data);
+    Ok((name.to_owned(), explicit_proxy, authority.map(PathBuf::from)))
 }
 
 // === impl Access ===

@@ -136,7 +136,7 @@ fn number(variable: &str) -> Option<u64> {
 
 impl World {
     async fn start(version: Version) -> Result<Self> {
-        let plane = ControlPlane::start_storing_json(version).await?;
+        let plane = ControlPlane::start_for_histories(version).await?;
         let truth = Truth::follow(plane.etcd_address()).await?;
         let client = plane.client(User::Admin, Protocol::Http1)?;
         Dataset::load(&client).await?;

@@ -115,12 +115,10 @@ fn the_list_of_rules_is_in_order_and_names_tests_that_exist() {
 }
 
 #[test]
-fn the_permitted_answers_name_tests_that_exist() {
-    let answers = "docs/answers.md";
-    none(&rules::absent_tests(
-        &Source::new(answers, &paper::text_of(answers)),
-        &rules::tests(&RUST),
-    ));
+fn documents_that_refer_to_tests_name_existing_ones() {
+    let tests = rules::tests(&RUST);
+    let of = |path: &str| rules::absent_tests(&Source::new(path, &paper::text_of(path)), &tests);
+    none(&["SECURITY.md", "docs/answers.md", "docs/failures.md"].map(of).concat());
 }
 
 #[test]

@@ -156,6 +156,18 @@ async fn a_rotated_token_file_is_read_again() {
     assert_eq!(ask(&own, &[]).await.1, "authorization=Bearer two", "the last one goes on");
 }
 
+#[tokio::test]
+async fn the_authority_may_be_in_a_file_beside_the_kubeconfig() {
+    let (network, server, _) = network(&["h2", "http/1.1"]);
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("ca.crt"), &server.authority).unwrap();
+    let cluster = "server: https://apiserver/base, certificate-authority: ca.crt";
+    write(&directory, cluster, "token: mine");
+    server.serve(apiserver);
+    let (_, own) = Kubeconfig { directory, network }.clients().await;
+    assert_eq!(ask(&own, &[]).await.1, "authorization=Bearer mine");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_refused_token_is_read_again_at_a_limited_rate() {
     let kubeconfig = Kubeconfig::new(|directory, _| {

@@ -32,9 +32,16 @@ pub use request_counts::RequestCounts;
 const START_LIMIT: Duration = Duration::from_secs(60);
 /// No controller creates the default service accounts that this admission plugin requires.
 const USUAL: Flags = &["--disable-admission-plugins", "ServiceAccount"];
-/// The storage format of etcd is JSON; otherwise it is protobuf.
-const STORING_JSON: Flags =
-    &["--disable-admission-plugins", "ServiceAccount", "--storage-media-type", "application/json"];
+/// The storage format of etcd is JSON; otherwise it is protobuf. One request in fifty, the most that
+/// may be set, makes the apiserver close its HTTP/2 connection.
+const HISTORIES: Flags = &[
+    "--disable-admission-plugins",
+    "ServiceAccount",
+    "--storage-media-type",
+    "application/json",
+    "--goaway-chance",
+    "0.02",
+];
 /// Every plugin that is on by default.
 const ADMITTING: Flags = &[];
 const READY_POLL: Duration = Duration::from_millis(50);
@@ -160,9 +167,9 @@ impl ControlPlane {
         Self::start_with(version, USUAL).await
     }
 
-    /// The same, but etcd stores JSON, for tests that read it there.
-    pub async fn start_storing_json(version: Version) -> Result<Self> {
-        Self::start_with(version, STORING_JSON).await
+    /// The same, but etcd stores JSON, for tests that read it there, and connections are often closed.
+    pub async fn start_for_histories(version: Version) -> Result<Self> {
+        Self::start_with(version, HISTORIES).await
     }
 
     /// The same, but pods get their service account's token, as in a cluster with nodes.

@@ -7,6 +7,12 @@ use super::source::Source;
 /// The document that lists the rules.
 pub(crate) const RULES: &str = "docs/semantics.md";
 
+/// The underscores from which a name without its module is that of a test.
+const TEST_UNDERSCORES_MIN: usize = 3;
+
+/// The start of a metric's name, which has as many.
+const METRIC: &str = "listless_";
+
 /// A citation of one rule or, with `last`, of a range within one area.
 #[derive(Debug, PartialEq, Eq)]
 struct Citation<'a> {
@@ -68,7 +74,9 @@ pub(crate) fn document(document: &Source, tests: &BTreeSet<String>) -> Vec<Strin
 pub(crate) fn absent_tests(document: &Source, tests: &BTreeSet<String>) -> Vec<String> {
     let spans = document.text.split('`').skip(1).step_by(2);
     let paths = spans.filter(|span| {
-        span.contains("::")
+        let is_path = span.contains("::") || span.matches('_').count() >= TEST_UNDERSCORES_MIN;
+        is_path
+            && !span.starts_with(METRIC)
             && span.chars().all(|c| c.is_ascii_lowercase() || "_:0123456789".contains(c))
     });
     let absent =
