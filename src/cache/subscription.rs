@@ -155,6 +155,9 @@ impl Subscription {
 
     /// Returns the next item, if it is available.
     pub fn take(&mut self) -> Next {
+        if self.expired {
+            return Next::Lost(Lost::Invalid);
+        }
         if let Some((snapshot, position)) = &mut self.initial {
             if let Some((object, after)) = snapshot.next(&self.query, *position) {
                 *position = after;

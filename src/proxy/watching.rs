@@ -213,11 +213,9 @@ impl Watching {
                 continue;
             }
             self.ending = self.checked(now).await;
-            // Nothing is proven either once the replica begins anew; that must not hide this.
-            if self.subscription.is_invalid() && self.ending != Some(WatchEnd::Forbidden) {
-                self.ending = Some(WatchEnd::Replica);
-                self.silent = false;
-                return Some(self.subscription.expired_error());
+            // A replica that begins anew is not proven either; that must not hide its reason.
+            if self.ending == Some(WatchEnd::Unproven) && self.subscription.is_invalid() {
+                return Some(self.expire());
             }
             if self.ending.is_some() {
                 continue;
@@ -233,6 +231,7 @@ impl Watching {
                     self.learn(&event, now);
                     return Some(self.sent(event_type(seen), line));
                 }
+                Next::Lost(Lost::Invalid) => return Some(self.expire()),
                 Next::Lost(lost) => self.ending = Some(end_of(lost)),
                 Next::CaughtUp(version) => {
                     if let Some(line) = self.due_bookmark(&version, now) {
@@ -242,6 +241,13 @@ impl Watching {
                 }
             }
         }
+    }
+
+    /// Ends the watch with an error that makes its client list again (S-CONS-11).
+    fn expire(&mut self) -> Bytes {
+        self.ending = Some(WatchEnd::Replica);
+        self.silent = false;
+        self.subscription.expired_error()
     }
 
     fn sent(&mut self, event_type: WatchEventType, line: Bytes) -> Bytes {
