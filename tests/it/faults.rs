@@ -447,6 +447,8 @@ async fn a_restored_etcd_backup_resets_replicas_and_sessions() {
     let client = proxy.client();
     let high = client.get(PODS).await;
     assert!(high.is_hit() && high.version() > 5000, "{}", high.summary());
+    let path = format!("{PODS}?watch=true&resourceVersion={}", high.version());
+    let mut watch = client.watch(&path).await;
     drop(Setup::of(after.clone()));
     *restorable.0.lock().expect("no panic holds it") = after.clone();
     before.stop();
@@ -463,6 +465,9 @@ async fn a_restored_etcd_backup_resets_replicas_and_sessions() {
     let versions: Vec<_> = shown.map(Answer::version).collect();
     let turns = versions.windows(2).filter(|pair| pair[1] < pair[0]).count();
     assert_eq!(turns, 1, "{versions:?}");
+    let told = watch.next_line().await.expect("an error");
+    assert!(String::from_utf8_lossy(&told).contains(r#""code":410"#), "{told:?}");
+    assert!(watch.next_line().await.is_none(), "the error is the last event");
     let errors = seen.iter().filter(|answer| answer.status != 200).count();
     assert!(errors <= 2, "{errors} errors");
 }
