@@ -207,8 +207,17 @@ impl Status {
         }
     }
 
-    /// Returns the protobuf in its envelope. Empty strings are encoded, too (S-CT-23).
+    /// Returns the protobuf in its envelope.
     fn to_protobuf(&self) -> Vec<u8> {
+        let status = self.to_bare_protobuf();
+        let mut body = unknown_start("v1", "Status", status.len());
+        body.extend(status);
+        body.extend(UNKNOWN_END);
+        body
+    }
+
+    /// Returns the protobuf without its envelope. Empty strings are encoded, too (S-CT-23).
+    pub fn to_bare_protobuf(&self) -> Vec<u8> {
         let metadata = [field(1, b""), field(2, b""), field(3, b"")].concat();
         let mut status = field(1, &metadata);
         put_bytes(&mut status, 2, b"Failure");
@@ -219,10 +228,7 @@ impl Status {
         }
         status.push(6 << 3);
         put_number(&mut status, self.code.as_u16().into());
-        let mut body = unknown_start("v1", "Status", status.len());
-        body.extend(status);
-        body.extend(UNKNOWN_END);
-        body
+        status
     }
 
     fn new(code: StatusCode, reason: &'static str, message: String) -> Self {

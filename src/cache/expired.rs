@@ -3,35 +3,19 @@
 use bytes::Bytes;
 
 use super::form::event;
-use crate::api::protobuf::wire::{field, put_bytes, put_number};
+use crate::api::status::Status;
 
 const MESSAGE: &str = "too old resource version: the apiserver's storage was restored";
-const REASON: &str = "Expired";
-const CODE: u16 = 410;
-
-/// The empty strings of ListMeta: selfLink, resourceVersion and continue.
-const METADATA: [u8; 6] = [0x0a, 0, 0x12, 0, 0x1a, 0];
-
-/// The tag of `code` in Status.
-const CODE_TAG: u8 = 6 << 3;
 
 /// Returns the line of a watch in JSON.
 pub(super) fn json_error() -> Bytes {
-    let line = format!(
-        r#"{{"type":"ERROR","object":{{"kind":"Status","apiVersion":"v1","metadata":{{}},"status":"Failure","message":"{MESSAGE}","reason":"{REASON}","code":{CODE}}}}}"#
-    );
-    Bytes::from(line + "\n")
+    let status = Status::expired(MESSAGE).to_json();
+    [br#"{"type":"ERROR","object":"#, &*status, b"}\n"].concat().into()
 }
 
 /// Returns the frame of a watch in protobuf.
 pub(super) fn protobuf_error() -> Bytes {
-    let mut status = field(1, &METADATA);
-    for (number, text) in [(2, "Failure"), (3, MESSAGE), (4, REASON)] {
-        put_bytes(&mut status, number, text.as_bytes());
-    }
-    status.push(CODE_TAG);
-    put_number(&mut status, CODE.into());
-    event("ERROR", "v1", "Status", &status)
+    event("ERROR", "v1", "Status", &Status::expired(MESSAGE).to_bare_protobuf())
 }
 
 #[cfg(test)]
@@ -55,7 +39,7 @@ mod tests {
         assert_eq!(fields[0].text(), Ok("ERROR"));
         let object = fields[1].bytes().expect("an object");
         let text = String::from_utf8_lossy(object);
-        assert!(text.contains("Status") && text.contains(MESSAGE) && text.contains(REASON));
-        assert!(object.windows(3).any(|bytes| bytes == [CODE_TAG, 0x9a, 0x03]), "the code");
+        assert!(text.contains("Status") && text.contains(MESSAGE) && text.contains("Expired"));
+        assert!(object.windows(3).any(|bytes| bytes == [6 << 3, 0x9a, 0x03]), "the code");
     }
 }
