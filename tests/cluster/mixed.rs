@@ -38,6 +38,9 @@ const CONFIG_MAPS: u32 = 50;
 
 /// The time in which replicas start.
 const WARM_UP: Duration = Duration::from_secs(30);
+/// Programs start this long after the raw pollers. A cold apiserver 1.30 needs more than ten seconds
+/// for the first lists of all of them at once, and fabric8 gives up after ten.
+const COLD_START: Duration = Duration::from_secs(20);
 const MEASURED: Duration = Duration::from_secs(60);
 /// The covered reads that memory must answer.
 const SHARE_MIN: f64 = 0.995;
@@ -129,7 +132,8 @@ async fn measure(
     let token = session.token(&proxy);
     let client = Client::new(proxy.server(), Some(&token), Protocol::Http1);
     let rules = Arc::new(Rules::default());
-    let mut readers = Readers::start(session, programs, &client, &rules, &kubeconfig, plane)?;
+    let mut readers =
+        Readers::start(session, programs, &client, &rules, &kubeconfig, plane).await?;
     sleep(WARM_UP).await;
     let mut wrong = Vec::new();
     for (part, writes) in [("quiet", 0), ("5 writes a second", WRITES_PER_SECOND)] {
@@ -317,7 +321,7 @@ impl Programs {
 // === impl Readers ===
 
 impl Readers {
-    fn start(
+    async fn start(
         session: Session,
         programs: &Programs,
         client: &Client,
@@ -329,6 +333,7 @@ impl Readers {
         for poller in session.pollers() {
             tasks.spawn(poller.poll(client.clone(), Arc::clone(rules)));
         }
+        sleep(COLD_START).await;
         let log = |name: &str| plane.folder().join(format!("{session:?}-{name}.log"));
         let classes = format!("{0}/poller.jar:{0}/libraries/*", programs.fabric8.display());
         let mut fabric8 = tokio::process::Command::new("java");

@@ -174,7 +174,9 @@ async fn outage(version: Version) {
     let seen = pollers.stop().await;
     let counts = plane.request_counts().await.expect("metrics");
 
-    let summary = Summary::of(&fleet, &counts, outage, &seen);
+    let own = proxy.metrics().await.expect("metrics");
+    let relists = own.sum("listless_replica_lists_total", &[("round", "again")]) as u64;
+    let summary = Summary::of(&fleet, &counts, outage, &seen, relists);
     eprintln!("proof: outage on {}: {made} + {made_after} writes, {summary}", version.name());
     let log = proxy.log();
     assert!(caught_up, "not all changes came from memory in {CATCH_UP_LIMIT:?}\n{log}");
@@ -184,6 +186,8 @@ async fn outage(version: Version) {
     assert!(wrong.is_empty(), "{} wrong: {:#?}", wrong.len(), &wrong[..wrong.len().min(10)]);
     assert!(summary.hits_in_outage > 0 && summary.refused_in_outage > 0, "{summary}");
     assert!(summary.relists <= 1, "{summary}\n{log}");
+    // The other one asks for the storage's version: one object at most (S-CONS-10).
+    assert!(summary.own_lists() <= 2, "{summary}\n{log}");
 }
 
 async fn kill_for_a_while(fleet: &Fleet, through: &Client) -> Outage {
@@ -241,12 +245,13 @@ impl fmt::Display for Summary {
         write!(
             out,
             "{} answers; without an apiserver {} from memory, {} refused; after it {} forwarded \
-             lists of {} that arrived ({} relists), from memory again after {:.1?}",
+             lists of {} that arrived ({} own, {} relists), from memory again after {:.1?}",
             self.answers,
             self.hits_in_outage,
             self.refused_in_outage,
             self.forwarded_after,
             self.lists_after,
+            self.own_lists(),
             self.relists,
             self.memory_back_after
         )
@@ -256,7 +261,13 @@ impl fmt::Display for Summary {
 // === impl Summary ===
 
 impl Summary {
-    fn of(fleet: &Fleet, counts: &RequestCounts, outage: Outage, seen: &[Observation]) -> Self {
+    fn of(
+        fleet: &Fleet,
+        counts: &RequestCounts,
+        outage: Outage,
+        seen: &[Observation],
+        relists: u64,
+    ) -> Self {
         let is_list = |observation: &Observation, wanted: Served| matches!(observation.outcome, Outcome::List { served, .. } if served == wanted);
         let inside = || seen.iter().filter(|observation| outage.covers(observation));
         let hits = inside().filter(|observation| is_list(observation, Served::Hit)).count();
@@ -274,8 +285,13 @@ impl Summary {
             refused_in_outage: refused,
             forwarded_after,
             lists_after: lists,
-            relists: lists.saturating_sub(forwarded_after),
+            relists,
             memory_back_after: first_hit.map(since_return),
         }
+    }
+
+    /// The lists of Listless itself that the restarted apiserver received.
+    fn own_lists(&self) -> u64 {
+        self.lists_after.saturating_sub(self.forwarded_after)
     }
 }
