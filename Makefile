@@ -6,7 +6,7 @@ help: ## this list
 	@sed -n 's/^\([a-z _-]*\):[^#]*## /\1: /p' $(MAKEFILE_LIST)
 
 fmt: ## format the code (CI only checks)
-	cargo fmt
+	cargo fmt -- tests/mutants/*.rs
 
 it: ## the whole proxy in one process, against the simulator
 	cargo test --test it

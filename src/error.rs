@@ -15,7 +15,6 @@ use crate::{
     api::{Verb, request::RequestInfo},
     body::Body,
     metrics::{UpstreamCause, UpstreamFault},
-    mutants::{Mutant, is_on},
     upstream::{self, health::cause_of},
 };
 
@@ -146,7 +145,7 @@ impl Error {
 /// Returns the refusal of a repeated read. Few clients heed a delay, and those only in whole
 /// seconds, in the header or in the Status.
 fn repeated(retry_after_secs: NonZeroU32) -> Response<Body> {
-    let retry_after = (!is_on(Mutant::NoRetryAfter)).then(|| retry_after_secs.get().into());
+    let retry_after = Some(retry_after_secs.get().into());
     let message = "listless refuses this read for now: it was repeated too often; retry later";
     answer(StatusCode::TOO_MANY_REQUESTS, Some("TooManyRequests"), retry_after, message)
 }

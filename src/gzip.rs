@@ -8,8 +8,6 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use flate2::{Compress, Compression, Crc, FlushCompress};
 
-use crate::mutants::{Mutant, is_on};
-
 /// A compressed text.
 #[derive(Debug)]
 pub struct Segment {
@@ -145,11 +143,6 @@ impl Member {
 
     /// Appends a segment. The text before it must be the one it was compressed after.
     pub fn append(&mut self, segment: &Segment) {
-        if is_on(Mutant::GzipInMembers) {
-            self.end();
-            self.open.extend_from_slice(&HEADER);
-            self.crc = Crc::new();
-        }
         self.close();
         self.chunks.push_back(segment.deflated.clone());
         self.crc.combine(&segment.crc);

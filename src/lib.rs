@@ -20,7 +20,6 @@ pub mod lifecycle;
 pub mod limit;
 pub mod metrics;
 pub mod mirror;
-pub mod mutants;
 pub mod notify;
 pub mod places;
 pub mod policy;

@@ -9,10 +9,7 @@ use aws_lc_rs::digest;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri, header};
 
-use crate::{
-    body::Body,
-    mutants::{Mutant, is_on},
-};
+use crate::body::Body;
 
 pub use incoming::{Broken, Incoming, Message};
 
@@ -130,7 +127,7 @@ pub fn has_token(headers: &HeaderMap, token: &str) -> bool {
 
 /// Returns the header of an unmasked text message of this length.
 pub fn text_header(length: usize) -> Vec<u8> {
-    header(if is_on(Mutant::BinaryMessages) { FINAL_BINARY } else { FINAL_TEXT }, length)
+    header(FINAL_TEXT, length)
 }
 
 /// Returns the header of an unmasked binary message of this length.

@@ -9,10 +9,7 @@ use super::{
     page::{self, Page},
     store::Snapshot,
 };
-use crate::{
-    api::{ObjectKey, version::ResourceVersion},
-    mutants::{Mutant, is_on},
-};
+use crate::api::{ObjectKey, version::ResourceVersion};
 
 /// Changes that are collected and published together.
 #[derive(Debug)]
@@ -91,9 +88,6 @@ fn merged(page: &Page, changes: Vec<(ObjectKey, Option<Object>)>) -> Vec<Object>
             objects.push(object.clone());
         }
         kept.next_if(|object| *object.key() == key);
-        if is_on(Mutant::NeighbourRemoved) {
-            kept.next();
-        }
         objects.extend(change);
     }
     objects.extend(kept.cloned());

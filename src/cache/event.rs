@@ -15,15 +15,12 @@ use super::{
     selection::selects,
     table::{Moment, table_line},
 };
-use crate::{
-    api::{
-        ObjectKey,
-        form::Form,
-        media::{MetadataVersion, Partial, Representation, Table},
-        query::Query,
-        version::ResourceVersion,
-    },
-    mutants::{Mutant, is_on},
+use crate::api::{
+    ObjectKey,
+    form::Form,
+    media::{MetadataVersion, Partial, Representation, Table},
+    query::Query,
+    version::ResourceVersion,
 };
 
 /// A change of one object at one version.
@@ -112,7 +109,6 @@ impl Event {
         match (before, now && self.change != Change::Deleted) {
             (false, true) => Some(Change::Added),
             (true, true) => Some(Change::Modified),
-            (true, false) if self.change != Change::Deleted && is_on(Mutant::LeavingUntold) => None,
             (true, false) => Some(Change::Deleted),
             (false, false) => None,
         }

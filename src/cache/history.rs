@@ -10,10 +10,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 pub use super::event::{Change, Event};
-use crate::{
-    api::{query::Query, version::ResourceVersion},
-    mutants::{Mutant, is_on},
-};
+use crate::api::{query::Query, version::ResourceVersion};
 
 /// The recent events.
 #[derive(Debug)]
@@ -112,10 +109,6 @@ impl History {
         let bytes = size_of::<Recorded>() + event.bytes();
         self.bytes += bytes;
         self.events.push_back(Recorded { event: Arc::new(event), at: now, bytes });
-        if is_on(Mutant::EventsSwapped) && self.events.len() > 1 {
-            let last = self.events.len() - 1;
-            self.events.swap(last - 1, last);
-        }
         self.evict(now);
     }
 
@@ -138,9 +131,7 @@ impl History {
                 break;
             }
             self.bytes -= oldest.bytes;
-            if let Some((floor, _)) = &mut self.window
-                && !is_on(Mutant::WindowClaimsTooMuch)
-            {
+            if let Some((floor, _)) = &mut self.window {
                 *floor = oldest.event.version.clone();
             }
             self.events.pop_front();
@@ -167,10 +158,7 @@ impl History {
     /// the version, more of them may come (S-WATCH-03).
     pub fn start_at(&self, version: &ResourceVersion) -> Result<Cursor, TooOld> {
         self.window.as_ref().filter(|(floor, _)| version >= floor).ok_or(TooOld)?;
-        let mut before = self.events.partition_point(|held| held.event.version <= *version);
-        if is_on(Mutant::WindowOffByOne) {
-            before = before.saturating_sub(1);
-        }
+        let before = self.events.partition_point(|held| held.event.version <= *version);
         Ok(Cursor { generation: self.generation, next: self.first + before as u64 })
     }
 
@@ -180,10 +168,7 @@ impl History {
             let is_valid = cursor.generation >= self.epoch_began;
             return Err(if is_valid { Lost::Reset } else { Lost::Invalid });
         }
-        let skipped = match cursor.next.checked_sub(self.first) {
-            None if is_on(Mutant::SlowReaderSkips) => 0,
-            skipped => skipped.ok_or(Lost::Behind)?,
-        };
+        let skipped = cursor.next.checked_sub(self.first).ok_or(Lost::Behind)?;
         let skipped = usize::try_from(skipped).unwrap_or(usize::MAX).min(self.events.len());
         Ok(self.events.range(skipped..).map(|held| &held.event))
     }

@@ -14,10 +14,7 @@ use super::{
     store::Snapshot,
     table::Moment,
 };
-use crate::{
-    api::{media::Representation, query::Query, version::ResourceVersion},
-    mutants::{Mutant, is_on},
-};
+use crate::api::{media::Representation, query::Query};
 
 /// A part of the objects that a query selects, and the form to print it in.
 pub struct Listing<'a> {
@@ -158,15 +155,7 @@ impl<'a> Listing<'a> {
     }
 
     fn meta(&self) -> ListMeta<'_> {
-        self.portion.meta(self.version())
-    }
-
-    fn version(&self) -> &ResourceVersion {
-        let is_newest =
-            self.representation == Representation::Object && is_on(Mutant::VersionOfNewestItem);
-        let newest = || self.selection.iter().map(Object::version).max();
-        let newest = if is_newest { newest() } else { None };
-        newest.unwrap_or_else(|| self.snapshot.version())
+        self.portion.meta(self.snapshot.version())
     }
 
     fn separator(&self) -> &'static [u8] {

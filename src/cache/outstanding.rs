@@ -23,7 +23,6 @@ use crate::{
         version::ResourceVersion,
     },
     hash::HashMap,
-    mutants::{Mutant, is_on},
 };
 
 /// A snapshot that may be asked for its next page.
@@ -96,11 +95,6 @@ impl Cache {
             is_current.then_some(Kept { replica, snapshot, query })
         })?;
         kept.replica.usage().used_at = now;
-        if is_on(Mutant::PageOfNewerState)
-            && let Some(newer) = kept.replica.published().snapshot.clone()
-        {
-            return Some(Kept { snapshot: newer, ..kept });
-        }
         Some(kept)
     }
 

@@ -15,10 +15,7 @@ use super::{
     pool::Pool,
     store::Snapshot,
 };
-use crate::{
-    api::{ObjectKey, form::Form, version::ResourceVersion},
-    mutants::{Mutant, is_on},
-};
+use crate::api::{ObjectKey, form::Form, version::ResourceVersion};
 
 /// A list in progress.
 #[derive(Debug, Default)]
@@ -141,8 +138,6 @@ impl Rebuild {
     fn held(&self, object: &Object) -> Option<Object> {
         let page = self.old_page()?;
         let held = &page.objects()[page.search(object.key()).ok()?];
-        let reused = held.raw() == object.raw()
-            || (is_on(Mutant::EqualVersionsReused) && held.version() == object.version());
-        reused.then(|| held.clone())
+        (held.raw() == object.raw()).then(|| held.clone())
     }
 }

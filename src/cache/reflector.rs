@@ -36,7 +36,6 @@ use super::{
 use crate::{
     api::{field, version::ResourceVersion},
     metrics::ReplicaWatchEnd,
-    mutants::{Mutant, is_on},
     upstream::Client,
 };
 
@@ -168,7 +167,7 @@ impl Reflector {
         self.counters.probes.increment();
         let current = self.exchange.probe().await?;
         self.after_break = false;
-        if current < shown && !is_on(Mutant::EpochUnnoticed) {
+        if current < shown {
             return Err(ReflectorFailure::Restored { current, shown });
         }
         Ok(())
@@ -194,12 +193,8 @@ impl Reflector {
 
     /// Waits before the next attempt: first as long as the apiserver asked for, then for a backoff.
     /// The backoff ends early if the apiserver answers another request.
-    async fn rest(&self, asked_for: Duration, mut wait: Duration) {
-        if is_on(Mutant::PushbackIgnored) {
-            wait += asked_for;
-        } else {
-            sleep(asked_for).await;
-        }
+    async fn rest(&self, asked_for: Duration, wait: Duration) {
+        sleep(asked_for).await;
         let retry_requested = async {
             sleep(wait.min(RETRY_NOW_REST)).await;
             self.replica.retry_requested().await;

@@ -10,10 +10,7 @@ use super::{
     page::Page,
     pair::{Pair, PairKind},
 };
-use crate::{
-    api::query::Query,
-    mutants::{Mutant, is_on},
-};
+use crate::api::query::Query;
 
 /// The objects that a query selects, in LIST order.
 #[derive(Debug, Default)]
@@ -47,9 +44,7 @@ pub struct Wanted<'a> {
 pub fn selects(query: &Query, object: &Object) -> bool {
     let namespace = query.scope.namespace();
     let in_scope = namespace.is_none() || namespace == object.key().namespace();
-    (in_scope || is_on(Mutant::EventsOfOtherNamespaces))
-        && query.labels.matches(object)
-        && query.fields.matches(object)
+    in_scope && query.labels.matches(object) && query.fields.matches(object)
 }
 
 // === impl Selection ===
@@ -141,7 +136,6 @@ impl<'a> Wanted<'a> {
     pub fn new(query: &'a Query) -> Self {
         let pinned = query.fields.pinned("metadata.namespace");
         let namespace = query.scope.namespace().or(pinned).filter(|pinned| !pinned.is_empty());
-        let namespace = namespace.filter(|_| !is_on(Mutant::NamespaceIgnored));
         // The byte after `/` is `0`: `namespace0` bounds all of `namespace/…`.
         let (from, end) = match namespace {
             Some(namespace) => (format!("{namespace}/"), Some(format!("{namespace}0"))),
@@ -187,9 +181,6 @@ impl<'a> Wanted<'a> {
     }
 
     fn matches(&self, object: &Object) -> bool {
-        (self.query.labels.matches(object)
-            || is_on(Mutant::LabelSelectorIgnored)
-            || (is_on(Mutant::ProtobufLabelsIgnored) && !object.raw().starts_with(b"{")))
-            && (self.query.fields.matches(object) || is_on(Mutant::FieldSelectorIgnored))
+        self.query.labels.matches(object) && self.query.fields.matches(object)
     }
 }

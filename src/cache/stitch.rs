@@ -17,7 +17,6 @@ use super::{
 use crate::{
     api::ObjectKey,
     gzip::{Deflaters, Effort, Member, Segment, WINDOW_BYTES},
-    mutants::{Mutant, is_on},
 };
 
 /// The parts of a compressed list.
@@ -207,12 +206,11 @@ impl<'a> Stitcher<'a> {
         };
         let can_improve =
             part.effort == Effort::Fast && part.segment.text_bytes() <= self.thorough_bytes;
+        let mut texts = part.texts.iter().zip(objects);
         is_whole
             && !can_improve
-            && (self.last() == part.before.as_ref() || is_on(Mutant::SegmentOfOtherContext))
-            && part.texts.iter().zip(objects).all(|(text, object)| {
-                text.is_of(object, self.listing.now()) || is_on(Mutant::SegmentKept)
-            })
+            && self.last() == part.before.as_ref()
+            && texts.all(|(text, object)| text.is_of(object, self.listing.now()))
     }
 
     /// Compresses the next changed objects as a part; returns the length of its text.

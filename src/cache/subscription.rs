@@ -19,7 +19,6 @@ use super::{
 };
 use crate::{
     api::{media::Representation, query::Query, version::ResourceVersion},
-    mutants::{Mutant, is_on},
     notify::Follower,
 };
 
@@ -116,10 +115,8 @@ impl Subscription {
         let snapshot = view.snapshot.clone().filter(|now| now.version() >= seen.version());
         let snapshot = snapshot.filter(|_| view.epoch == epoch).ok_or(OpenError::Gone)?;
         let (cursor, started_at) = match begin {
-            Begin::After(version) if !is_on(Mutant::WindowSkipped) => {
-                (history.start_at(version)?, version.clone())
-            }
-            Begin::After(_) | Begin::State | Begin::Now | Begin::Expired => {
+            Begin::After(version) => (history.start_at(version)?, version.clone()),
+            Begin::State | Begin::Now | Begin::Expired => {
                 (history.end(), snapshot.version().clone())
             }
         };
@@ -225,9 +222,7 @@ impl Subscription {
         self.cursor = self.cursor.forward(passed);
         Ok(match (found, history.latest()) {
             (Some((event, seen)), _) => Scan::Found(event, seen),
-            (None, Some(version))
-                if self.cursor == history.end() || is_on(Mutant::CaughtUpTooSoon) =>
-            {
+            (None, Some(version)) if self.cursor == history.end() => {
                 let version = version.clone();
                 drop(history);
                 match self.replica.get().successor().cloned() {
@@ -256,20 +251,10 @@ impl Subscription {
             return Err(Lost::Reset);
         }
         self.tick = successor.subscribe();
-        self.cursor = {
-            let history = successor.history();
-            let begin = history.oldest().filter(|_| is_on(Mutant::SuccessorFromItsStart));
-            match history.start_at(begin.unwrap_or(&version)) {
-                Ok(_) if is_on(Mutant::SuccessorFromNow) => history.end(),
-                Ok(cursor) => cursor,
-                Err(TooOld) => return Err(Lost::Reset),
-            }
-        };
+        self.cursor = successor.history().start_at(&version).map_err(|TooOld| Lost::Reset)?;
         self.replica = successor.attach();
-        if !is_on(Mutant::SuccessorFromItsStart) {
-            // The successor may not have reached the version yet.
-            self.ahead = self.ahead.take().max(Some(version.clone()));
-        }
+        // The successor may not have reached the version yet.
+        self.ahead = self.ahead.take().max(Some(version.clone()));
         self.started_at = self.started_at.clone().max(version);
         Ok(Scan::More)
     }

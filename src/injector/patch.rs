@@ -35,7 +35,6 @@ pub use self::{
     settings::{Origin, Resources, Settings, freshness_named, mode_named},
     undo::undo,
 };
-use crate::mutants::{Mutant, is_on};
 
 /// The changes of a pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,8 +108,7 @@ fn inject(
         redirect(&mut editor, redirected, &mut status);
     }
     let container = sidecar::container(pod, places, &sources, choice);
-    let first = if is_on(Mutant::SidecarLast) { usize::MAX } else { 0 };
-    let was = editor.insert(&List::Init.pointer(), first, vec![container]);
+    let was = editor.insert(&List::Init.pointer(), 0, vec![container]);
     status.undo.note_empty("initContainers", was);
     let volumes = sidecar::volumes(&sources);
     let was = editor.insert(&["spec", "volumes"].into_iter().collect(), usize::MAX, volumes);
@@ -134,9 +132,7 @@ fn complete(pod: &Pod<'_>, mut status: Status) -> Result<Patch, Skip> {
         let volume = redirected.mount.map_or("", |(volume, _)| volume);
         let is_led = status.mirrors.contains_key(volume);
         let is_mirrored = status.mirrors.values().any(|source| source == volume);
-        let is_new = is_mirrored
-            && refuse::is_for(container, upstream)
-            && !is_on(Mutant::LaterContainersForgotten);
+        let is_new = is_mirrored && refuse::is_for(container, upstream);
         if is_led || is_new {
             redirect(&mut editor, redirected, &mut status);
             notes.extend(is_new.then(|| kubeconfig_note(container)).flatten());

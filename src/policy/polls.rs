@@ -5,11 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    api::GroupVersionResource,
-    limit::Rate,
-    mutants::{Mutant, is_on},
-};
+use crate::{api::GroupVersionResource, limit::Rate};
 
 /// The limits on polls that repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +49,6 @@ impl RepeatAction {
 /// Reports whether this object may serve leader election: a client that is held would lose the
 /// lead. Before leases existed, single config maps and endpoints were used.
 pub fn elects_leaders(resource: &GroupVersionResource, name: Option<&str>) -> bool {
-    if is_on(Mutant::LeasePaced) {
-        return false;
-    }
     match (&*resource.group, &*resource.resource) {
         ("coordination.k8s.io", _) => true,
         ("", "configmaps" | "endpoints") => name.is_some(),

@@ -35,7 +35,6 @@ use crate::{
     hash::RandomState,
     limit::{Ceiling, Rate},
     metrics::{Limit, Metrics, Review as Reviewed},
-    mutants::{Mutant, is_on},
     proxy::identify::Caller,
     upstream::{Client, Lane},
 };
@@ -181,8 +180,7 @@ impl Authorize {
         if let Some(decided) = remembered.fresh() {
             return decided.allowed;
         }
-        let caller = if is_on(Mutant::CallersShareReview) { Caller::Own } else { asker.caller };
-        let review_key = ReviewKey { caller, attributes: attributes() };
+        let review_key = ReviewKey { caller: asker.caller, attributes: attributes() };
         let Some(decided) = self.decided(asker, review_key).await else { return false };
         let allowed = decided.allowed;
         remembered.0.store(Some(decided));

@@ -21,7 +21,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use crate::{
     body::Body,
     error::Chain,
-    mutants::{Mutant, is_on},
     proxy::{decide::Rewriting, identify::Caller},
     upstream,
 };
@@ -116,7 +115,6 @@ impl CoalesceKey {
             .collect();
         headers.sort_by(|(a, _), (b, _)| a.as_str().cmp(b.as_str()));
         let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
-        let caller = if is_on(Mutant::CallersShareFlight) { Caller::Own } else { caller };
         Self { caller, target: target.to_owned(), rewriting: rewriting.clone(), headers }
     }
 }
@@ -192,9 +190,7 @@ impl Leader {
         if send_time == SendTime::Together {
             tokio::task::yield_now().await;
         }
-        if !is_on(Mutant::OlderFlightJoined) {
-            self.close_joining();
-        }
+        self.close_joining();
         let response = match send.await {
             Ok(response) => response,
             Err(error) => {

@@ -28,7 +28,6 @@ use crate::{
         version::{Freshness, ResourceVersion, VersionMatch},
     },
     cache::{Demand, Lookup, Reach, Replica, SyncState, View},
-    mutants::{Mutant, is_on},
     policy::{ResourcePolicy, Rewrite},
     proxy::{
         identify::Caller,
@@ -302,7 +301,7 @@ impl<'a> Candidate<'a> {
     /// Returns the version to show, if the response is a list and the version is not the snapshot's
     /// own.
     fn list_version(&self, session: &Session, held: Held<'_>) -> Option<ResourceVersion> {
-        let is_list = self.read.name.is_none() && !is_on(Mutant::ListGoesBack);
+        let is_list = self.read.name.is_none();
         is_list.then(|| session.list_version(&self.read.query, held)).flatten()
     }
 

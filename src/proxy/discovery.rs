@@ -36,7 +36,6 @@ use crate::{
     cache::{self as replicas, reflector::Random},
     hash::RandomState,
     metrics::{Limit, Metrics},
-    mutants::{Mutant, is_on},
     proxy::{authorize::token_left, identify::Caller},
     upstream::Client,
 };
@@ -155,7 +154,7 @@ impl Discovery {
 
     /// Returns the cached state of a document for this caller.
     pub async fn held(&self, caller: Caller, key: &Key) -> Held {
-        let confirmed = self.0.confirmations.get(&(confirmed_caller(caller), key.clone())).await;
+        let confirmed = self.0.confirmations.get(&(caller, key.clone())).await;
         if let Some(Confirmation { document, at, believed }) = confirmed
             && let Some(document) = document.upgrade()
         {
@@ -234,16 +233,11 @@ impl Discovery {
         let believed = left.map_or(BELIEVED, |left| left.min(BELIEVED));
         let document = Arc::downgrade(document);
         let confirmation = Confirmation { document, at, believed };
-        self.0.confirmations.insert((confirmed_caller(caller), key.clone()), confirmation).await;
+        self.0.confirmations.insert((caller, key.clone()), confirmation).await;
     }
 
     /// Drops the confirmation after the apiserver sent this caller another response.
     async fn forget(&self, caller: Caller, key: &Key) {
-        self.0.confirmations.invalidate(&(confirmed_caller(caller), key.clone())).await;
+        self.0.confirmations.invalidate(&(caller, key.clone())).await;
     }
-}
-
-/// Returns the caller that a confirmation is stored for.
-fn confirmed_caller(caller: Caller) -> Caller {
-    if is_on(Mutant::CallersShareDocuments) { Caller::Own } else { caller }
 }

@@ -16,7 +16,6 @@ use crate::{
     cache::{
         Cache, Lookup, View, history::Change, object::Object, selection::selects, store::Snapshot,
     },
-    mutants::{Mutant, is_on},
     proxy::{
         SharedSession,
         session::{Doubt, Evidence, Expectation, Held, Session},
@@ -121,10 +120,6 @@ fn expect(session: &mut Session, query: &Query, doubt: &Doubt, entered: &[Object
 
 /// Examines a doubt. Returns `None` if no other replica has the evidence.
 fn examine(doubt: &Doubt, held: Held<'_>, views: &[View]) -> Option<Finding> {
-    let (evidence, entered) = (Evidence::From(None), Vec::new());
-    if is_on(Mutant::DoubtsWavedThrough) {
-        return Some(Finding { evidence, entered });
-    }
     let is_other = |view: &&View| {
         view.replica.query() != held.query || view.replica.form() != held.snapshot.form()
     };
@@ -138,7 +133,7 @@ fn examine(doubt: &Doubt, held: Held<'_>, views: &[View]) -> Option<Finding> {
     by_events.or_else(|| others().find_map(|view| by_sibling(doubt, held, view))).or_else(|| {
         wider
             .any(|view| is_equal(doubt, held, view))
-            .then_some(Finding { evidence: Evidence::Equal, entered })
+            .then_some(Finding { evidence: Evidence::Equal, entered: Vec::new() })
     })
 }
 

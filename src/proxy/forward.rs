@@ -26,7 +26,6 @@ use crate::{
     cache::Cache,
     insight::{Insight, WriteObserver},
     metrics::Metrics,
-    mutants::{Mutant, is_on},
     proxy::{
         SharedSession,
         decide::Rewriting,
@@ -232,7 +231,6 @@ impl Forwarder {
     fn client(&self, caller: Caller) -> &dyn Client {
         match caller {
             Caller::Own => &*self.clients.own,
-            Caller::Other(_) if is_on(Mutant::StrangerInOurName) => &*self.clients.own,
             Caller::Other(Unauthenticated::Impersonating) => &*self.clients.impersonating,
             Caller::Bearer(_)
             | Caller::Other(

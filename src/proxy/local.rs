@@ -24,7 +24,6 @@ use crate::{
         Cache, listing::Listing, portion::Portion, render::ListBody, store::Snapshot, table::Moment,
     },
     metrics::Metrics,
-    mutants::{Mutant, is_on},
     proxy::{authorize::Authorized, decide::LocalRead},
 };
 use bodies::{Bodies, Encoding, Made};
@@ -96,8 +95,7 @@ impl Local {
         remembered: &Remembered,
         headers: &HeaderMap,
     ) -> Option<Response<Body>> {
-        let accepts_gzip =
-            media::accepts_gzip(accept_encoding(headers)) || is_on(Mutant::GzipUnasked);
+        let accepts_gzip = media::accepts_gzip(accept_encoding(headers));
         let given = remembered.of(wanted);
         let (encoding, chunks) = match given.filter(|given| is_right(given, accepts_gzip)) {
             Some(given) => given,

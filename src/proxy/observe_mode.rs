@@ -45,7 +45,6 @@ use crate::{
     config::Config,
     error::Error,
     metrics::Would,
-    mutants::{Mutant, is_on},
     policy::ResourcePolicy,
     websocket::Asked,
 };
@@ -99,11 +98,7 @@ impl Proxy {
         let session = self.predicted.of(context.caller(), Instant::now());
         let mut predicted = self.predict(context, &session, target, config, request.headers());
         let check = self.check(target, &predicted, config);
-        let rewriting = match &predicted.rewriting {
-            rewriting if is_on(Mutant::ObservedRewritten) => rewriting.clone(),
-            _ => Rewriting::Keep,
-        };
-        let forward = Forward { reason: ForwardReason::Observing, rewriting };
+        let forward = Forward { reason: ForwardReason::Observing, rewriting: Rewriting::Keep };
         let (caller, info) = (context.caller(), &target.info);
         let write_observer = write_observer::of(info, log.asker(), &self.insight, &self.cache);
         let learners = Learners {

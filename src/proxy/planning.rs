@@ -32,7 +32,6 @@ use crate::{
     body::Body,
     cache::{Demand, Lookup},
     error::Error,
-    mutants::{Mutant, is_on},
     policy::ResourcePolicy,
     websocket::Asked,
 };
@@ -71,19 +70,10 @@ impl Proxy {
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
-        let headers = request.headers();
-        let early = if is_on(Mutant::DecidedBeforeHold) {
-            Some(self.plan_read(context, target, rules, headers, log).await)
-        } else {
-            None
-        };
         let since = Instant::now();
         self.pacing.hold(pace, target, context.caller(), rules).await;
         log.held(pace.limit, since.elapsed());
-        let plan = match early {
-            Some(plan) => plan,
-            None => self.plan_read(context, target, rules, headers, log).await,
-        };
+        let plan = self.plan_read(context, target, rules, request.headers(), log).await;
         match plan.after_hold() {
             Ok(answer) => self.read(context, target, answer, request, log).await,
             Err(forward) => {

@@ -22,7 +22,6 @@ use crate::{
     },
     hash::RandomState,
     insight::{self, Insight},
-    mutants::{Mutant, is_on},
     policy::{Policy, ResourcePolicy},
 };
 
@@ -167,12 +166,7 @@ pub(super) fn rest(info: &RequestInfo) -> Option<&Rest> {
 /// Returns the representation of the response to a request other than a watch.
 pub(super) fn negotiate(info: &RequestInfo, headers: &HeaderMap) -> Negotiated {
     let pretty = readable(info).and_then(|(_, read)| read.pretty.as_deref());
-    match Negotiated::of(headers, pretty) {
-        Negotiated::Protobuf { json: false } if is_on(Mutant::ProtobufAnsweredInJson) => {
-            Negotiated::Json
-        }
-        negotiated => negotiated,
-    }
+    Negotiated::of(headers, pretty)
 }
 
 /// Returns the query and version of a read or a watch.

@@ -34,7 +34,6 @@ use crate::{
         subscription::{Begin, Mark, Next, OpenError, Subscription},
     },
     metrics::{Limit, Metrics, Presence, Transport, WatchEnd, WatchEventType},
-    mutants::{Mutant, is_on},
     proxy::{
         SharedSession,
         authorize::{Authorized, Permit},
@@ -258,16 +257,14 @@ impl Watching {
 
     /// Makes the session learn this event: its next read must not be older (S-PROMISE-01).
     fn learn(&self, event: &Event, now: Instant) {
-        if !is_on(Mutant::WatchTeachesNothing) {
-            let mut session = self.session.lock();
-            session.shown_by(self.replica.shape(), &event.version, Source::Cache, now);
-        }
+        let mut session = self.session.lock();
+        session.shown_by(self.replica.shape(), &event.version, Source::Cache, now);
     }
 
     /// Returns the marker at the end of the initial events, for clients that asked for bookmarks
     /// (S-WATCH-33).
     fn mark_initial_end(&mut self, version: &ResourceVersion) -> Option<Bytes> {
-        if !self.bookmarks || is_on(Mutant::InitialEventsEndMissing) {
+        if !self.bookmarks {
             return None;
         }
         let line = self.subscription.bookmark(version, Mark::InitialEventsEnd)?;
@@ -305,11 +302,10 @@ impl Watching {
             self.review_at = now + self.permit.review_every();
             self.review = Some(self.permit.clone().renewed().boxed());
         }
-        let is_behind = is_on(Mutant::SlowReaderUnreviewed);
         let reviewed = match &mut self.review {
-            Some(review) if now >= self.believed_until && !is_behind => Some(review.await),
-            Some(review) if !is_behind => review.now_or_never(),
-            _ => None,
+            Some(review) if now >= self.believed_until => Some(review.await),
+            Some(review) => review.now_or_never(),
+            None => None,
         };
         let ended = reviewed.and_then(|reviewed| self.reviewed(reviewed));
         ended.or_else(|| self.proven_until(now).is_none().then_some(WatchEnd::Unproven))

@@ -22,8 +22,6 @@ mod injection;
 mod insight;
 mod metrics;
 mod monitoring;
-#[cfg(feature = "mutants")]
-mod mutants;
 mod observe;
 mod outcomes;
 mod own_work;

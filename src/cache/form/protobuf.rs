@@ -16,14 +16,13 @@ use crate::{
         protobuf::{
             MAGIC,
             wire::{
-                self, Field, Fields, Malformed, UNKNOWN_END, field, field_length, number,
-                put_bytes, put_head, put_number,
+                Field, Fields, Malformed, UNKNOWN_END, field, field_length, number, put_bytes,
+                put_head, put_number, unknown_start,
             },
         },
         version::ResourceVersion,
     },
     cache::{history::Change, portion::ListMeta},
-    mutants::{Mutant, is_on},
 };
 
 /// The types of a resource's lists and objects.
@@ -105,12 +104,6 @@ impl ProtobufEnvelope {
         let payload = enveloped(object, &self.api_version, &self.kind)?;
         Some(field(2, payload))
     }
-}
-
-/// Returns the bytes before the content of an envelope.
-fn unknown_start(api_version: &str, kind: &str, length: usize) -> Vec<u8> {
-    let other = is_on(Mutant::EnvelopeOfOtherVersion);
-    wire::unknown_start(if other { "v0" } else { api_version }, kind, length)
 }
 
 /// Returns an event with its length.
@@ -205,9 +198,6 @@ fn list_meta(meta: &ListMeta<'_>) -> Vec<u8> {
 
 /// Returns an item with another version in it.
 pub(super) fn raw_at(raw: &[u8], version: &ResourceVersion) -> Option<Vec<u8>> {
-    if is_on(Mutant::StaleVersionOfLeaving) {
-        return Some(raw.to_vec());
-    }
     let payload = raw.get(payload_range(raw))?;
     let first = Fields::of(payload).next()?.ok().filter(|field| field.number == 1)?;
     let metadata = first.bytes().ok()?;

@@ -13,7 +13,6 @@ use serde_json::value::RawValue;
 use crate::{
     api::protobuf::wire::{field, put_bytes, put_number},
     cache::{envelope::Style, table::Moment},
-    mutants::{Mutant, is_on},
 };
 
 /// An object of which only the metadata is parsed.
@@ -184,9 +183,7 @@ impl ManagedFieldsEntry<'_> {
 
 fn put_texts(out: &mut Vec<u8>, texts: &[(u8, &Cow<'_, str>)]) {
     for (number, text) in texts {
-        if !(text.is_empty() && is_on(Mutant::EmptyTextsOmitted)) {
-            put_bytes(out, *number, text.as_bytes());
-        }
+        put_bytes(out, *number, text.as_bytes());
     }
 }
 

@@ -8,8 +8,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::mutants::{Mutant, is_on};
-
 /// The short watches of one reflector.
 #[derive(Debug)]
 pub(super) struct CatchUp {
@@ -46,9 +44,6 @@ impl CatchUp {
     /// Notes that readers lag behind; reports whether the open watch should end for a short one.
     pub(super) fn is_due(&mut self, now: Instant) -> bool {
         let due = self.state == CatchUpState::Idle && now >= self.not_before;
-        if is_on(Mutant::NoCatchUp) {
-            return false;
-        }
         if due {
             self.state = CatchUpState::Due;
         }

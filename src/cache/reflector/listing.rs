@@ -22,7 +22,6 @@ use crate::{
         store::Snapshot,
         table::Moment,
     },
-    mutants::{Mutant, is_on},
 };
 
 /// A list in progress.
@@ -68,7 +67,7 @@ impl Reflector {
         }
         // A list that is not older than the published version is not the newest: it may be equal to
         // it.
-        let is_newest = from.is_none() || is_on(Mutant::RelistProves);
+        let is_newest = from.is_none();
         self.show_list(snapshot, is_newest.then_some(asked_at));
         Ok(Step::Watch)
     }
@@ -123,11 +122,7 @@ impl Reflector {
             resource = %query.resource, scope = query.scope.as_str(), objects, %version, "listed"
         );
         let mut history = self.replica.history();
-        if is_on(Mutant::WindowOutlivesRelist) {
-            history.advance(version.clone());
-        } else {
-            history.reset(version.clone());
-        }
+        history.reset(version.clone());
         self.replica.publish(|published| {
             published.oldest = Some(version);
             published.state = SyncState::Synced;

@@ -6,10 +6,7 @@
 
 use tokio::time::Instant;
 
-use crate::{
-    api::version::ResourceVersion,
-    mutants::{Mutant, is_on},
-};
+use crate::api::version::ResourceVersion;
 
 /// The state of one open watch.
 #[derive(Debug)]
@@ -32,7 +29,7 @@ pub(super) struct Awaited {
 impl Proof {
     /// Returns the state of a new watch.
     pub(super) fn opened() -> Self {
-        if is_on(Mutant::GapProves) { Self::Live } else { Self::Behind(None) }
+        Self::Behind(None)
     }
 
     /// Notes that events led to a version, with or without a bookmark; returns the time since when
@@ -60,7 +57,7 @@ impl Proof {
         current: ResourceVersion,
         asked_at: Instant,
     ) -> Option<Instant> {
-        let is_newest = current <= *shown || is_on(Mutant::SilenceBelieved);
+        let is_newest = current <= *shown;
         *self = if is_newest {
             Self::Live
         } else {

@@ -28,7 +28,6 @@ use crate::{
         store::Snapshot,
     },
     metrics::ReplicaWatchEnd,
-    mutants::{Mutant, is_on},
 };
 
 /// An open watch.
@@ -284,7 +283,7 @@ impl Reflector {
             }
             Err(_) => return Err(ReflectorFailure::Silence(quiet_after)),
         };
-        if current < shown && !is_on(Mutant::EpochUnnoticed) {
+        if current < shown {
             return Err(ReflectorFailure::Restored { current, shown });
         }
         if let Some(proven_at) = stream.proof.probed(&shown, current, asked_at) {
@@ -299,14 +298,11 @@ impl Reflector {
     fn apply(
         &mut self,
         stream: &mut Stream,
-        mut events: Vec<WatchEvent>,
+        events: Vec<WatchEvent>,
     ) -> Result<(), ReflectorFailure> {
         let Some(base) = self.snapshot() else {
             return Ok(());
         };
-        if is_on(Mutant::LostEvent) && events.len() > 1 {
-            events.remove(0);
-        }
         let now = Instant::now();
         // The lock is held until everything is published: its other holders see events and state
         // agree.
@@ -354,9 +350,6 @@ impl<'a> Progress<'a> {
                 let before = self.batch.apply(object.clone());
                 let change = if before.is_some() { Change::Modified } else { Change::Added };
                 self.record(Event::new(self.version.clone(), change, object, before), now);
-            }
-            WatchEvent::Deleted(object) if is_on(Mutant::LostDeletion) => {
-                self.advance(object.version())?;
             }
             WatchEvent::Deleted(object) => {
                 self.advance(object.version())?;

@@ -23,7 +23,6 @@ use crate::{
         metadata,
         portion::ListMeta,
     },
-    mutants::{Mutant, is_on},
 };
 
 /// The form of one resource's Tables.
@@ -119,10 +118,7 @@ impl TableEnvelope {
         is_empty: bool,
     ) -> String {
         let head = metadata::head("Table", table);
-        let definitions = match with_columns && !is_on(Mutant::ColumnsMissing) {
-            true => &*self.definitions,
-            false => "null",
-        };
+        let definitions = if with_columns { &*self.definitions } else { "null" };
         let rows = if self.prints_null(is_empty) { "null" } else { "[" };
         let (version, more) = (meta.version, meta.members());
         format!(
@@ -149,13 +145,12 @@ impl TableEnvelope {
         out: &mut Vec<u8>,
     ) -> Option<()> {
         let row = Packed::of(packed)?;
-        if row.unproven().is_some() && !is_on(Mutant::UnprovenCellAnswered) {
+        if row.unproven().is_some() {
             return None;
         }
-        let now = if is_on(Mutant::AgeOffByOne) { now.plus(super::human::SECOND) } else { now };
         let before = row.before_object()?;
         let mut done = 0;
-        for age in row.ages().filter(|_| !is_on(Mutant::AgeNotRemade)) {
+        for age in row.ages() {
             out.extend_from_slice(before.get(done..age.start as usize)?);
             age.write(out, now);
             done = age.end as usize;

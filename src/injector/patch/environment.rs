@@ -11,7 +11,6 @@ use super::{
     edit::{Editor, Pointer},
     pod::name,
 };
-use crate::mutants::{Mutant, is_on};
 
 /// The original variables of a container by name. Absent ones are null.
 pub(super) type Before = BTreeMap<String, Option<Value>>;
@@ -74,10 +73,8 @@ pub(super) fn redirect(
             }
         }
     }
-    let first = if is_on(Mutant::AddressLast) { usize::MAX } else { 0 };
-    let was = if missing.is_empty() { None } else { editor.insert(&env, first, missing) };
-    let is_proxied = PROXIES.iter().any(|name| is_set(editor, container, name));
-    if is_proxied && !is_on(Mutant::ProxyNotExcepted) {
+    let was = if missing.is_empty() { None } else { editor.insert(&env, 0, missing) };
+    if PROXIES.iter().any(|name| is_set(editor, container, name)) {
         except_local(editor, container, before);
     }
     was
@@ -148,7 +145,6 @@ pub(super) fn restore(
     for (name, was) in before {
         let Some((index, _)) = current(editor, container, name) else { continue };
         match was {
-            Some(_) if is_on(Mutant::UndoForgets) => {}
             Some(variable) => editor.morph(&env.child(index), variable),
             None => editor.remove(env.child(index)),
         }

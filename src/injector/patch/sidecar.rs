@@ -12,7 +12,6 @@ use super::{
     pod::{ContainerPlace, Pod, SIDECAR, name},
     settings::{ADMIN_PORT, CONFIG, Choice, HEALTH_PORT},
 };
-use crate::mutants::{Mutant, is_on};
 
 /// The sidecar's user if the pod's containers have no common one.
 const USER: i64 = 65532;
@@ -101,7 +100,7 @@ pub(super) fn container(
         "resources": choice.resources.to_json(),
         "securityContext": {
             "runAsNonRoot": true,
-            "runAsUser": pod.common_user().filter(|_| !is_on(Mutant::SidecarAsItself)).unwrap_or(USER),
+            "runAsUser": pod.common_user().unwrap_or(USER),
             "allowPrivilegeEscalation": false,
             "readOnlyRootFilesystem": true,
             "capabilities": {"drop": ["ALL"]},

@@ -9,12 +9,9 @@ use http::Request;
 use tokio::time::Instant;
 
 use super::{ForwardReason, Plan, proof::PROGRESS_MAX};
-use crate::{
-    mutants::{Mutant, is_on},
-    proxy::{
-        discovery::{Condition, Confirmed, Document, Form, Held, Subject, Wanted, WatchProof},
-        identify::Caller,
-    },
+use crate::proxy::{
+    discovery::{Condition, Confirmed, Document, Form, Held, Subject, Wanted, WatchProof},
+    identify::Caller,
 };
 
 /// The plan for a document.
@@ -90,9 +87,8 @@ pub fn decide_document(wanted: Wanted, held: Held, watch_proof: &WatchProof, now
 /// Reports whether the apiserver would still return this document to this caller.
 fn holds(confirmed: &Confirmed, subject: &Subject, watch_proof: &WatchProof, now: Instant) -> bool {
     let Some(proven_at) = watch_proof.proven_at else { return false };
-    let settling = if is_on(Mutant::DocumentsSettleAtOnce) { Duration::ZERO } else { SETTLING };
     now.saturating_duration_since(proven_at) <= PROGRESS_MAX
-        && confirmed.at >= watch_proof.changed_at + settling
+        && confirmed.at >= watch_proof.changed_at + SETTLING
         && now.saturating_duration_since(confirmed.at) < confirmed.believed
         && !subject.is_described_by(&watch_proof.remote)
 }

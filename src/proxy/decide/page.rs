@@ -23,13 +23,11 @@ use crate::{
     },
     cache::{
         Replica,
-        object::Object,
         outstanding::Kept,
         portion::{Next, Portion},
         selection::Selection,
         store::Snapshot,
     },
-    mutants::{Mutant, is_on},
     policy::ResourcePolicy,
     proxy::{identify::Caller, session::Session},
 };
@@ -134,8 +132,7 @@ fn forwarded() -> Plan {
 /// Returns the part of the list that the apiserver would return; `None` if that is not known.
 pub(super) fn portion(read: &Read, after: Option<&Arc<str>>, state: State<'_>) -> Option<Portion> {
     let whole = Portion { after: after.cloned(), next: None };
-    let Some(limit) = read.limit.filter(|_| heeds_limit(read) && !is_on(Mutant::LimitIgnored))
-    else {
+    let Some(limit) = read.limit.filter(|_| heeds_limit(read)) else {
         return Some(whole);
     };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -186,16 +183,14 @@ fn follows(read: &Read, last: &str, is_first: bool, state: State<'_>) -> Option<
 }
 
 fn next(read: &Read, rest: &Selection<'_>, limit: usize, state: State<'_>) -> Option<Next> {
-    let shown = if is_on(Mutant::TokenOffByOne) { limit } else { limit - 1 };
-    let last = rest.iter().nth(shown).or_else(|| rest.iter().last())?;
+    let last = rest.iter().nth(limit - 1)?;
     let after = match &read.query.scope {
         Scope::Namespace(_) => last.key().name(),
         Scope::All => last.key().as_str(),
     };
-    let wrong = is_on(Mutant::TokenOfOldestItem).then(|| rest.iter().map(Object::version).min());
-    let version = wrong.flatten().unwrap_or(state.version).clone();
+    let version = state.version.clone();
     let token = ContinueToken { version, after: after.into(), form: state.form? };
-    let remaining = rest.len() - limit + usize::from(is_on(Mutant::RemainingOffByOne));
+    let remaining = rest.len() - limit;
     Some(Next {
         limit,
         token: token.encode()?.into(),

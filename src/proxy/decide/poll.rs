@@ -18,7 +18,6 @@ use crate::{
     },
     limit::{Bucket, Rate, Turn, WaiterPlace},
     metrics::PollLimit,
-    mutants::{Mutant, is_on},
     policy::{RepeatAction, RepeatPolls, ResourcePolicy, elects_leaders},
     proxy::identify::Caller,
 };
@@ -101,10 +100,7 @@ pub(super) fn is_unsafe(read: &Read) -> bool {
 
 /// Returns the longest time from a request's arrival to its release.
 fn patience(request: &ResourceRequest) -> Duration {
-    match request.timeout {
-        Some(timeout) if !is_on(Mutant::TimeoutIgnored) => timeout.saturating_sub(MARGIN),
-        _ => Duration::MAX,
-    }
+    request.timeout.map_or(Duration::MAX, |timeout| timeout.saturating_sub(MARGIN))
 }
 
 // === impl Poll ===

@@ -11,7 +11,6 @@ use crate::{
         version::{Freshness, VersionMatch},
     },
     cache::{Link, Published, View},
-    mutants::{Mutant, is_on},
     proxy::session::{Held, Imminence, Session, Verdict},
 };
 
@@ -38,9 +37,6 @@ pub(super) fn unproven(
     max_staleness: Duration,
     now: Instant,
 ) -> Option<ForwardReason> {
-    if is_on(Mutant::UnprovenAnswers) {
-        return None;
-    }
     if let Link::Lost { since } = view.link
         && now.saturating_duration_since(since) > max_staleness
     {
@@ -65,7 +61,7 @@ pub(super) fn verdict(
 ) -> Verdict {
     match (level, version) {
         (Level::NotOlderThan, VersionMatch::NotOlderThan(version))
-            if held.snapshot.version() < version && !is_on(Mutant::VersionNotAwaited) =>
+            if held.snapshot.version() < version =>
         {
             Verdict::Behind(version.clone(), Imminence::Likely)
         }

@@ -17,7 +17,6 @@ use crate::{
     api::{
         GroupResource, ObjectKey, Scope, Verb,
         learn::{Learned, Learner, Lifecycle},
-        protobuf,
         query::Query,
         request::ResourceRequest,
         version::VersionMatch,
@@ -27,7 +26,6 @@ use crate::{
     cache::Cache,
     insight::WriteObserver,
     metrics::Metrics,
-    mutants::{Mutant, is_on},
     proxy::{
         SharedSession,
         decide::Rewriting,
@@ -122,8 +120,7 @@ impl Learning {
                     _ if kept => Source::Storage,
                     _ => Source::Cache,
                 };
-                let consistent = (kept || is_on(Mutant::RelaxedReadProves))
-                    && version == Some(&VersionMatch::MostRecent);
+                let consistent = kept && version == Some(&VersionMatch::MostRecent);
                 Subject::Read { consistent, source }
             }
             Verb::Get if shows(request.subresource.as_deref()) => {
@@ -206,11 +203,6 @@ impl Learning {
             Subject::Watch if code.is_success() => {
                 let reader =
                     WatchReader::http(field(header::CONTENT_TYPE), field(header::CONTENT_ENCODING));
-                if is_on(Mutant::ProtobufWatchUnlearned)
-                    && reader.as_ref().is_ok_and(|reader| !reader.is_lines())
-                {
-                    return response;
-                }
                 let learning = WatchLearning::new(Some(*exchange), reader);
                 return response.map(|body| learning.read_along(body));
             }
@@ -218,14 +210,6 @@ impl Learning {
         };
         if !interesting {
             exchange.refused(code);
-            return response;
-        }
-        let unlearned = match field(header::CONTENT_TYPE) {
-            Some("application/json") => is_on(Mutant::JsonWriteUnlearned),
-            Some(protobuf::MEDIA_TYPE) => is_on(Mutant::ProtobufWriteUnlearned),
-            _ => false,
-        };
-        if unlearned && matches!(exchange.subject, Subject::Write(_)) {
             return response;
         }
         let learner = Learner::new(field(header::CONTENT_TYPE), field(header::CONTENT_ENCODING));
@@ -262,7 +246,7 @@ impl SessionExchange {
 
     /// Notes that the outcome of a write is unknown.
     fn lost(&self) {
-        if !matches!(self.subject, Subject::Write(_)) || is_on(Mutant::BrokenWriteForgotten) {
+        if !matches!(self.subject, Subject::Write(_)) {
             return;
         }
         let now = Instant::now();

@@ -16,7 +16,6 @@ use crate::{
     },
     cache::store::Snapshot,
     hash::HashMap,
-    mutants::{Mutant, is_on},
 };
 use expected::Expected;
 use mark::{Mark, Marks};
@@ -212,13 +211,8 @@ impl Record {
         self.raise_mark(mark);
     }
 
-    fn raise_mark(&mut self, mut mark: Mark) {
-        if is_on(Mutant::GlobalFloors) {
-            mark = Mark::of_everything(mark.version, mark.at);
-        }
-        if !is_on(Mutant::ShownForgotten) {
-            self.overflowed |= !self.marks.raise(mark);
-        }
+    fn raise_mark(&mut self, mark: Mark) {
+        self.overflowed |= !self.marks.raise(mark);
     }
 
     /// Raises the version that forwarded reads must reach.
@@ -289,9 +283,7 @@ impl Record {
             }
         }
         for expected in self.expected.values_mut() {
-            if (expected.at <= sent_at || is_on(Mutant::BarrierLiftedEarly))
-                && older(&expected.proven)
-            {
+            if expected.at <= sent_at && older(&expected.proven) {
                 expected.proven = Some(version.clone());
             }
         }

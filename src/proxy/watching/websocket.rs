@@ -13,7 +13,6 @@ use tokio::{
 use super::Watching;
 use crate::{
     api::form::Form,
-    mutants::{Mutant, is_on},
     websocket::{CLOSE, CLOSE_PROTOCOL_ERROR, Incoming, Message, binary_header, pong, text_header},
 };
 
@@ -92,9 +91,7 @@ fn message(mut event: Bytes, form: Form) -> impl Buf {
     let header = match form {
         Form::Json | Form::Table => text_header(event.len()),
         Form::Protobuf => {
-            if !is_on(Mutant::MessageKeepsLength) {
-                event.advance(EVENT_LENGTH_BYTES);
-            }
+            event.advance(EVENT_LENGTH_BYTES);
             binary_header(event.len())
         }
     };

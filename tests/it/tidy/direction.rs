@@ -107,7 +107,6 @@ const READERS: &[(&str, &str, &str)] = &[
     ("metrics::process", "files", "what the kernel says of this process"),
     ("upstream::identity", "files", "the kubeconfig and what it names"),
     ("upstream::identity", "environment", "HTTPS_PROXY and its kin"),
-    ("mutants", "environment", "which bug a test wants to be there"),
     ("main", "environment", "the arguments"),
     ("cli", "environment", "the arguments"),
     ("terminal", "environment", "COLUMNS and NO_COLOR"),

@@ -1,7 +1,6 @@
 //! The learning from a request in flight: completed at once if no one waits for the response.
 
 use super::{Learning, LearningPair};
-use crate::mutants::{Mutant, is_on};
 
 /// Leaves a barrier for a write if it is dropped before it is disarmed: the write may have
 /// happened.
@@ -24,8 +23,7 @@ impl Armed {
 
 impl Drop for Armed {
     fn drop(&mut self) {
-        let learning =
-            self.0.take().filter(|_| !is_on(Mutant::CancelledWriteForgotten)).into_iter();
+        let learning = self.0.take().into_iter();
         let exchanges = learning.flat_map(|learning| [learning.session.0, learning.predicted.0]);
         exchanges.flatten().for_each(|exchange| exchange.lost());
     }

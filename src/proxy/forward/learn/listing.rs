@@ -20,7 +20,6 @@ use crate::{
     cache::{View, digest::Digest, history::Change, object::Object, store::Snapshot},
     hash::RandomState,
     metrics::Limit,
-    mutants::{Mutant, is_on},
     proxy::{
         evidence,
         session::{Expectation, List, Paging, Session},
@@ -86,8 +85,7 @@ impl Listing {
         self.first.get_or_insert_with(|| item.key.clone());
         self.last = Some(item.key.clone());
         let lacks = self.replicas.iter().any(|replica| replica.lacks(&item));
-        let differs = lacks && !is_on(Mutant::ListedObjectsUnexpected);
-        if differs || exchange.session.lock().expects(&exchange.resource, &item.key) {
+        if lacks || exchange.session.lock().expects(&exchange.resource, &item.key) {
             let labels = item.labels.iter().map(|(key, value)| key.len() + value.len());
             self.bytes += size_of::<ListedObject>() + labels.sum::<usize>();
             self.differing.push(item);
@@ -268,9 +266,6 @@ impl SessionExchange {
         }
         let expected = session.settled_by(&page.query, version, since).into_iter();
         left.extend(expected.filter(|(key, _)| page.contains(key) && !listing.has(key)));
-        if is_on(Mutant::LeavingUnexpected) {
-            return;
-        }
         for (key, than) in left {
             let version = version.clone();
             let left = Expectation::Left { selection: selection.clone(), than, version };
@@ -287,10 +282,9 @@ impl SessionExchange {
             return session.swept(&self.resource, self.scope.clone(), now);
         };
         match &self.query {
-            Some(query) if !is_on(Mutant::UnreadListForgotten) => {
+            Some(query) => {
                 session.listed(List::unread(query.clone(), version.clone(), source), now);
             }
-            Some(_) => {}
             None => session.shown(&self.resource, &version, source, now),
         }
         if consistent {

@@ -10,12 +10,7 @@ use super::{
 };
 use crate::{
     api::{ObjectKey, query::Query, selector::Labels, version::ResourceVersion},
-    cache::{
-        object::{Object, Uid},
-        selection::selects,
-        store::Snapshot,
-    },
-    mutants::{Mutant, is_on},
+    cache::{object::Object, selection::selects, store::Snapshot},
 };
 
 /// An object, and the state that a snapshot must show of it.
@@ -216,7 +211,6 @@ impl Expected {
                 Verdict::Satisfied
             }
             Expectation::AtLeast(version, _) => Verdict::Behind(version.clone(), Imminence::Likely),
-            Expectation::Gone { .. } if is_on(Mutant::DeletionForgotten) => Verdict::Satisfied,
             // The object is still held as it was before it left; its next state may be selected.
             Expectation::Left { selection, version, .. }
                 if !selection.covers(query)
@@ -232,13 +226,7 @@ impl Expected {
             Expectation::Gone { version: version @ Some(_), .. } => {
                 by_version(version, snapshot, || Verdict::Leaving)
             }
-            Expectation::Gone { uid, version: None } => {
-                let other = uid.as_ref().zip(held).is_some_and(|(uid, held)| {
-                    Uid::new(uid) != *held.uid() && is_on(Mutant::PredecessorShown)
-                });
-                if other {
-                    return Verdict::Satisfied;
-                }
+            Expectation::Gone { version: None, .. } => {
                 by_version(&self.proven, snapshot, || Verdict::Leaving)
             }
             Expectation::Left { selection, than, version } => {
@@ -272,9 +260,7 @@ impl Expected {
         snapshot.version() >= version
             || match held {
                 Some(object) if object.version() >= version => true,
-                Some(object) => {
-                    !could_match() && (!selects(query, object) || is_on(Mutant::MovedObjectAges))
-                }
+                Some(object) => !could_match() && !selects(query, object),
                 None => !could_match(),
             }
     }

@@ -9,7 +9,6 @@ use super::{Demand, IMMINENT, scopes_meet};
 use crate::{
     api::{form::Form, query::Query, selector::NAME_PATH, version::ResourceVersion},
     cache::digest::Digest,
-    mutants::{Mutant, is_on},
     proxy::session::{Held, Imminence, Verdict},
 };
 
@@ -227,7 +226,7 @@ impl Mark {
         let Some(cleared) = cleared.filter(|cleared| cleared.until >= self.version) else {
             return unlikely();
         };
-        if *snapshot.version() < cleared.from && !is_on(Mutant::ClearedTooEarly) {
+        if *snapshot.version() < cleared.from {
             return Verdict::Behind(cleared.from.clone(), Imminence::Likely);
         }
         let is_its_list = self.origin == Origin::List && self.of.as_ref() == Some(demand.query);

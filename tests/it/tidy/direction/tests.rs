@@ -83,7 +83,6 @@ fn an_unused_exception_is_found() {
         "metrics/process",
         "demo/processor",
         "upstream/identity",
-        "mutants",
         "main",
         "terminal",
     ];

@@ -1,10 +1,10 @@
 //! Deliberate bugs, enabled one at a time, that the tests must find.
 //!
-//! Without the feature `mutants` [`is_on`] is always false and the program contains no mutant. With
-//! it, an environment variable names the enabled one. `tests/it/mutants.rs` enables each and names
-//! the test that must fail.
+//! The program contains none of them. `.ci/mutants` adds this file to a copy of the source as
+//! `src/mutants.rs`, and applies the patches beside it. An environment variable names the enabled
+//! bug. `runner.rs` enables each and names the test that must fail.
 
-/// Declares the mutants and, with the feature, a list of them with descriptions.
+/// Declares the mutants and a list of them.
 macro_rules! mutants {
     ($($(#[doc = $words:literal])+ $name:ident,)+) => {
         /// A realistic bug at the place where it would occur.
@@ -13,13 +13,15 @@ macro_rules! mutants {
             $($(#[doc = $words])+ $name,)+
         }
 
-        #[cfg(feature = "mutants")]
         impl Mutant {
-            /// All mutants with their descriptions.
-            pub const ALL: &[(Self, &str)] = &[$((Self::$name, concat!($($words),+)),)+];
+            /// All mutants.
+            pub const ALL: &[Self] = &[$(Self::$name,)+];
         }
     };
 }
+
+/// The environment variable that names the one enabled mutant.
+pub const VARIABLE: &str = "LISTLESS_MUTANT";
 
 mutants! {
     /// The first of several events that arrive together is lost.
@@ -198,28 +200,13 @@ mutants! {
 }
 
 /// Reports whether this bug is enabled.
-#[cfg(not(feature = "mutants"))]
-pub const fn is_on(_: Mutant) -> bool {
-    false
-}
-
-/// Reports whether this bug is enabled: [`VARIABLE`] names it.
-#[cfg(feature = "mutants")]
 pub fn is_on(mutant: Mutant) -> bool {
     static ON: std::sync::OnceLock<Option<Mutant>> = std::sync::OnceLock::new();
     *ON.get_or_init(named) == Some(mutant)
 }
 
-/// The environment variable that names the one enabled mutant.
-#[cfg(feature = "mutants")]
-pub const VARIABLE: &str = "LISTLESS_MUTANT";
-
-#[cfg(feature = "mutants")]
 fn named() -> Option<Mutant> {
     let name = std::env::var(VARIABLE).ok()?;
-    let found = Mutant::ALL.iter().find(|(mutant, _)| format!("{mutant:?}") == name);
-    Some(found.unwrap_or_else(|| panic!("{VARIABLE} names no mutant: {name}")).0)
+    let found = Mutant::ALL.iter().find(|mutant| format!("{mutant:?}") == name);
+    Some(*found.unwrap_or_else(|| panic!("{VARIABLE} names no mutant: {name}")))
 }
-
-#[cfg(all(feature = "mutants", not(debug_assertions)))]
-compile_error!("the feature `mutants` is for tests: a release has no bugs on purpose");

@@ -1,4 +1,5 @@
-//! Every deliberate bug is found by an existing test.
+//! Every deliberate bug is found by an existing test. `.ci/mutants` adds this file to the tests of
+//! its copy.
 //!
 //! Each mutant runs in its own process. That process is this same program, run with the tests that
 //! must find the mutant. A mutant may panic, hang or spoil state that a process shares. First all
@@ -297,7 +298,7 @@ async fn every_mutant_is_found_by_a_test() {
     assert!(clean.failed.is_empty(), "without a mutant fail: {:?}", clean.failed);
     assert_eq!(clean.passed, finders_of_all().len(), "a test is not there, or took too long");
     let runs = stream::iter(Mutant::ALL)
-        .map(|(mutant, _)| async { Run::of(Some(*mutant), &finders(*mutant)).await });
+        .map(|mutant| async { Run::of(Some(*mutant), &finders(*mutant)).await });
     let runs: Vec<Run> =
         runs.buffered(PARALLEL).inspect(|run| println!("{}", run.line())).collect().await;
     let missed: Vec<_> =
