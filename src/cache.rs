@@ -8,6 +8,7 @@ mod absence;
 mod batch;
 mod bookmark;
 mod budget;
+pub mod checkpoint;
 pub mod clock;
 mod consistency;
 pub mod counters;

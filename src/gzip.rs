@@ -33,6 +33,13 @@ pub struct Deflaters {
     deflated: Vec<u8>,
 }
 
+/// Adjacent segments with their common checksum.
+#[derive(Debug)]
+pub struct Joint {
+    deflated: Vec<Bytes>,
+    crc: Crc,
+}
+
 /// A member in progress.
 #[derive(Debug)]
 pub struct Member {
@@ -120,6 +127,22 @@ impl Deflaters {
     }
 }
 
+// === impl Joint ===
+
+impl Joint {
+    /// Joins segments. Each must have been compressed after the one before it.
+    pub fn of<'a>(segments: impl Iterator<Item = &'a Segment> + Clone) -> Self {
+        let mut crc = Crc::new();
+        segments.clone().for_each(|segment| crc.combine(&segment.crc));
+        Self { deflated: segments.map(|segment| segment.deflated.clone()).collect(), crc }
+    }
+
+    /// Returns the number of segments.
+    pub fn len(&self) -> usize {
+        self.deflated.len()
+    }
+}
+
 // === impl Member ===
 
 impl Member {
@@ -146,6 +169,13 @@ impl Member {
         self.close();
         self.chunks.push_back(segment.deflated.clone());
         self.crc.combine(&segment.crc);
+    }
+
+    /// Appends joined segments. The first must have been compressed after an empty text.
+    pub fn append_all(&mut self, joint: &Joint) {
+        self.close();
+        self.chunks.extend(joint.deflated.iter().cloned());
+        self.crc.combine(&joint.crc);
     }
 
     /// Ends the member; returns its bytes.

@@ -6,6 +6,7 @@
 use bytes::Bytes;
 
 use super::{
+    form::Envelope,
     object::Object,
     page,
     portion::{ListMeta, Portion},
@@ -97,19 +98,8 @@ impl<'a> Listing<'a> {
 
     /// Returns the texts before and after the items, which have this length together.
     pub fn ends(&self, items: usize) -> Option<(Vec<u8>, Vec<u8>)> {
-        let envelope = self.snapshot.envelope();
-        let (meta, is_empty) = (self.meta(), self.selection.is_empty());
-        Some(match self.representation {
-            Representation::Object => (envelope.head(&meta, items), envelope.tail(&meta)),
-            Representation::Metadata(partial) => {
-                envelope.metadata_ends(&meta, partial, items, is_empty)?
-            }
-            Representation::Table(table) => {
-                let envelope = envelope.table()?;
-                let head = envelope.header(&meta, table.version, true, is_empty);
-                (head.into(), envelope.trailer(is_empty).into())
-            }
-        })
+        let (envelope, meta) = (self.snapshot.envelope(), self.meta());
+        ends(envelope, &meta, self.representation, items, self.selection.is_empty())
     }
 
     /// Returns the whole list; `None` if an item cannot be printed.
@@ -161,4 +151,25 @@ impl<'a> Listing<'a> {
     fn separator(&self) -> &'static [u8] {
         page::separator(self.representation.form(self.snapshot.form()))
     }
+}
+
+/// Returns the texts before and after the items of a list, which have this length together.
+pub(super) fn ends(
+    envelope: &Envelope,
+    meta: &ListMeta<'_>,
+    representation: Representation,
+    items: usize,
+    is_empty: bool,
+) -> Option<(Vec<u8>, Vec<u8>)> {
+    Some(match representation {
+        Representation::Object => (envelope.head(meta, items), envelope.tail(meta)),
+        Representation::Metadata(partial) => {
+            envelope.metadata_ends(meta, partial, items, is_empty)?
+        }
+        Representation::Table(table) => {
+            let envelope = envelope.table()?;
+            let head = envelope.header(meta, table.version, true, is_empty);
+            (head.into(), envelope.trailer(is_empty).into())
+        }
+    })
 }

@@ -297,6 +297,11 @@ impl Replica {
         self.published.load_full()
     }
 
+    /// Reports whether a snapshot has the published content; its version may be a later one.
+    pub(super) fn is_published(&self, snapshot: &Snapshot) -> bool {
+        self.published.load().snapshot.as_ref().is_some_and(|held| held.is_alike(snapshot))
+    }
+
     /// Returns the same content at a later version; repeated calls return the same snapshot.
     pub fn also_at(&self, snapshot: &Arc<Snapshot>, version: ResourceVersion) -> Arc<Snapshot> {
         let alias = || Arc::new(snapshot.at(version.clone()));

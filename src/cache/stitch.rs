@@ -10,13 +10,15 @@ use bytes::Bytes;
 
 use super::{
     form::Envelope,
-    listing::Listing,
+    listing::{self, Listing},
     object::{Head, Object},
+    portion::Portion,
+    store::Snapshot,
     table::Moment,
 };
 use crate::{
-    api::ObjectKey,
-    gzip::{Deflaters, Effort, Member, Segment, WINDOW_BYTES},
+    api::{ObjectKey, media::Representation},
+    gzip::{Deflaters, Effort, Joint, Member, Segment, WINDOW_BYTES},
 };
 
 /// The parts of a compressed list.
@@ -24,6 +26,8 @@ use crate::{
 pub struct Stitched {
     envelope: Arc<Envelope>,
     parts: Vec<Arc<Part>>,
+    /// The compressed texts of the parts.
+    joint: Joint,
     text_bytes: usize,
     bytes: usize,
 }
@@ -100,6 +104,25 @@ impl Stitched {
     pub fn bytes(&self) -> usize {
         self.bytes
     }
+
+    /// Joins the same items as the same list in another state; `None` if it has other properties,
+    /// or some part should be compressed again.
+    pub fn rejoin(
+        &self,
+        snapshot: &Snapshot,
+        portion: &Portion,
+        representation: Representation,
+        deflaters: &mut Deflaters,
+    ) -> Option<VecDeque<Bytes>> {
+        if *self.envelope != **snapshot.envelope()
+            || self.parts.iter().any(|part| part.can_improve(THOROUGH_BYTES_MAX))
+        {
+            return None;
+        }
+        let (meta, is_empty) = (portion.meta(snapshot.version()), self.parts.is_empty());
+        let ends = listing::ends(&self.envelope, &meta, representation, self.text_bytes, is_empty)?;
+        Some(join(&ends, &self.joint, deflaters))
+    }
 }
 
 // === impl Stitcher ===
@@ -141,24 +164,18 @@ impl<'a> Stitcher<'a> {
     /// Joins the complete list.
     pub fn finish(self, deflaters: &mut Deflaters) -> Option<Joined> {
         let text_bytes: usize = self.parts.iter().map(|part| part.segment.text_bytes()).sum();
-        let (head, tail) = self.listing.ends(text_bytes)?;
-        let mut member = Member::new(self.parts.len());
-        if head.len() < SHORT_BYTES / 8 {
-            member.store(&head);
-        } else {
-            member.append(&deflaters.segment(Effort::Fast, b"", &head));
-        }
-        self.parts.iter().for_each(|part| member.append(&part.segment));
-        member.store(&tail);
-        let ends = self.parts.iter().flat_map(|part| &part.texts).filter_map(Text::end);
+        let ends = self.listing.ends(text_bytes)?;
+        let joint = Joint::of(self.parts.iter().map(|part| &part.segment));
+        let moments = self.parts.iter().flat_map(|part| &part.texts).filter_map(Text::end);
         Some(Joined {
-            chunks: member.finish(),
-            text_bytes: head.len() + text_bytes + tail.len(),
-            alike_until: ends.min(),
+            chunks: join(&ends, &joint, deflaters),
+            text_bytes: ends.0.len() + text_bytes + ends.1.len(),
+            alike_until: moments.min(),
             stitched: Stitched {
                 envelope: self.listing.snapshot().envelope().clone(),
                 bytes: self.parts.iter().map(|part| part.bytes()).sum(),
                 parts: self.parts,
+                joint,
                 text_bytes,
             },
         })
@@ -204,11 +221,9 @@ impl<'a> Stitcher<'a> {
             (Some(_), None) => false,
             (Some(next), Some(after)) => next.key() >= after.first_key(),
         };
-        let can_improve =
-            part.effort == Effort::Fast && part.segment.text_bytes() <= self.thorough_bytes;
         let mut texts = part.texts.iter().zip(objects);
         is_whole
-            && !can_improve
+            && !part.can_improve(self.thorough_bytes)
             && self.last() == part.before.as_ref()
             && texts.all(|(text, object)| text.is_of(object, self.listing.now()))
     }
@@ -272,8 +287,16 @@ impl Part {
         &self.texts[0].head.key
     }
 
+    /// Reports whether it can be compressed better, with so many bytes of text.
+    fn can_improve(&self, thorough_bytes: usize) -> bool {
+        self.effort == Effort::Fast && self.segment.text_bytes() <= thorough_bytes
+    }
+
     fn bytes(&self) -> usize {
-        size_of::<Self>() + size_of_val(&*self.texts) + self.segment.bytes()
+        size_of::<Self>()
+            + size_of_val(&*self.texts)
+            + self.segment.bytes()
+            + size_of::<(Arc<Self>, Bytes)>()
     }
 }
 
@@ -295,6 +318,23 @@ impl PartialEq for Text {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.head, &other.head) && self.alike == other.alike
     }
+}
+
+/// Returns one gzip member of a list's head, its compressed items and its tail.
+fn join(
+    (head, tail): &(Vec<u8>, Vec<u8>),
+    items: &Joint,
+    deflaters: &mut Deflaters,
+) -> VecDeque<Bytes> {
+    let mut member = Member::new(items.len());
+    if head.len() < SHORT_BYTES / 8 {
+        member.store(head);
+    } else {
+        member.append(&deflaters.segment(Effort::Fast, b"", head));
+    }
+    member.append_all(items);
+    member.store(tail);
+    member.finish()
 }
 
 #[cfg(test)]

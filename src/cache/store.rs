@@ -55,6 +55,11 @@ impl Snapshot {
         Self { version, ..self.clone() }
     }
 
+    /// Reports whether both are one state of one replica, perhaps at different versions.
+    pub fn is_alike(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.pages, &other.pages)
+    }
+
     /// Returns the version of the whole snapshot.
     pub fn version(&self) -> &ResourceVersion {
         &self.version

@@ -44,14 +44,18 @@ pub fn cache(settings: watch::Receiver<Settings>) -> Cache {
     Cache::new(fake().0, settings, Arc::new(|| 0.5), Clock::system())
 }
 
+/// Returns a replica of the query that has nothing yet.
+pub fn replica(query: Query, now: Instant) -> Arc<Replica> {
+    let history = History::new(Bounds { events_max: 1, bytes_max: 1, age_max: Duration::ZERO });
+    Arc::new(Replica::new(query, Form::Json, Start::OnDemand, history, now))
+}
+
 /// Returns the view of a replica of the query that holds this snapshot and has an open watch.
 pub fn view(query: Query, snapshot: Option<Arc<Snapshot>>, now: Instant) -> View {
     let state = if snapshot.is_some() { SyncState::Synced } else { SyncState::Starting };
-    let history = History::new(Bounds { events_max: 1, bytes_max: 1, age_max: Duration::ZERO });
-    let replica = Arc::new(Replica::new(query, Form::Json, Start::OnDemand, history, now));
     let oldest = snapshot.as_ref().map(|held| held.version().clone());
     let (link, proven_at) = (Link::Up, Some(now));
     let (epoch, restored) = (0, false);
     let published = Published { state, snapshot, link, proven_at, epoch, restored, oldest };
-    View { replica, published: Arc::new(published) }
+    View { replica: replica(query, now), published: Arc::new(published) }
 }

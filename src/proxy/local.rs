@@ -21,7 +21,8 @@ use crate::{
     },
     body::Body,
     cache::{
-        Cache, listing::Listing, portion::Portion, render::ListBody, store::Snapshot, table::Moment,
+        Cache, Replica, checkpoint::Checkpoint, listing::Listing, portion::Portion,
+        render::ListBody, stitch::Stitched, store::Snapshot, table::Moment,
     },
     metrics::Metrics,
     proxy::{authorize::Authorized, decide::LocalRead},
@@ -39,6 +40,7 @@ pub struct Local {
 
 /// A requested list.
 struct Wanted<'a> {
+    replica: Arc<Replica>,
     snapshot: Arc<Snapshot>,
     query: &'a Query,
     portion: Portion,
@@ -82,7 +84,7 @@ impl Local {
     ) -> Option<Response<Body>> {
         let LocalRead { snapshot, representation, replica, portion, .. } = answer.into_inner();
         let (query, now) = (&read.query, replica.clock().now());
-        let wanted = Wanted { snapshot, query, portion, representation, now };
+        let wanted = Wanted { replica, snapshot, query, portion, representation, now };
         match &read.name {
             Some(name) => self.object(&wanted, name, headers).await,
             None => self.list(&wanted, remembered, headers).await,
@@ -132,20 +134,26 @@ impl Local {
         if let Some(kept) = kept.filter(|kept| is_right(kept, accepts_gzip)) {
             return Some(kept);
         }
-        let listing = wanted.listing();
         if !accepts_gzip {
-            return Some((Encoding::Identity, self.plain(wanted, listing.body()?).await));
+            let list = wanted.listing().body()?;
+            return Some((Encoding::Identity, self.plain(wanted, list).await));
         }
-        let parts = self.bodies.parts(wanted).await;
-        let known = listing.known_bytes().or_else(|| Some(parts?.text_bytes()));
-        if known.is_none_or(|bytes| bytes <= GZIP_BYTES_MIN) {
-            let list = listing.body()?;
-            if list.bytes <= GZIP_BYTES_MIN {
-                return Some((Encoding::Identity, self.plain(wanted, list).await));
+        let earlier = self.bodies.earlier(wanted).await.unwrap_or_default();
+        let made = if let Some(made) = self.unchanged(wanted, &earlier) {
+            self.bodies.keep(wanted, Encoding::Gzip, async { made }).await
+        } else {
+            let (listing, parts) = (wanted.listing(), earlier.stitched);
+            let known = listing.known_bytes().or_else(|| Some(parts.as_ref()?.text_bytes()));
+            if known.is_none_or(|bytes| bytes <= GZIP_BYTES_MIN) {
+                let list = listing.body()?;
+                if list.bytes <= GZIP_BYTES_MIN {
+                    return Some((Encoding::Identity, self.plain(wanted, list).await));
+                }
             }
-        }
-        let make = self.compressed(wanted, listing);
-        match self.bodies.keep(wanted, Encoding::Gzip, make).await.chunks {
+            let make = self.compressed(wanted, listing, parts);
+            self.bodies.keep(wanted, Encoding::Gzip, make).await
+        };
+        match made.chunks {
             Some(chunks) => Some((Encoding::Gzip, chunks)),
             None => {
                 let list = wanted.listing().body()?;
@@ -154,25 +162,52 @@ impl Local {
         }
     }
 
+    /// Returns a compressed list of an earlier state at the wanted version, if nothing that it
+    /// selects has changed since.
+    fn unchanged(&self, wanted: &Wanted<'_>, earlier: &Made) -> Option<Made> {
+        let Wanted { replica, snapshot, query, portion, representation, now } = wanted;
+        let Made { chunks: Some(_), stitched: Some(stitched), checkpoint: Some(then), until } =
+            earlier
+        else {
+            return None;
+        };
+        let checkpoint = then.moved_to(replica, snapshot, query)?;
+        let is_in_time = until.is_none_or(|until| *now < until);
+        let chunks =
+            is_in_time.then(|| self.gzip.again(stitched, snapshot, portion, *representation))??;
+        Some(Made {
+            chunks: Some(Arc::new(chunks)),
+            until: *until,
+            stitched: Some(stitched.clone()),
+            checkpoint: Some(checkpoint),
+        })
+    }
+
     /// Keeps a plain body, if it is not large.
     async fn plain(&self, wanted: &Wanted<'_>, list: ListBody) -> Chunks {
         let chunks = Arc::new(list.chunks);
         if list.bytes <= PLAIN_BYTES_MAX {
             let kept = Some(chunks.clone());
-            let made = Made { chunks: kept, until: list.alike_until, stitched: None };
+            let made = Made { chunks: kept, until: list.alike_until, ..Made::default() };
             self.bodies.keep(wanted, Encoding::Identity, async { made }).await;
         }
         chunks
     }
 
     /// Compresses a list, based on an earlier state of it.
-    async fn compressed(&self, wanted: &Wanted<'_>, listing: Listing<'_>) -> Made {
-        let parts = self.bodies.parts(wanted).await;
+    async fn compressed(
+        &self,
+        wanted: &Wanted<'_>,
+        listing: Listing<'_>,
+        parts: Option<Arc<Stitched>>,
+    ) -> Made {
+        let checkpoint = Checkpoint::of(&wanted.replica, &wanted.snapshot);
         match self.gzip.list(listing, parts.clone()).await {
             Some(joined) if joined.text_bytes > GZIP_BYTES_MIN => Made {
                 chunks: Some(Arc::new(joined.chunks)),
                 until: joined.alike_until,
                 stitched: Some(Arc::new(joined.stitched)),
+                checkpoint,
             },
             // It became small, or cannot be printed.
             _ => Made { stitched: parts, ..Made::default() },

@@ -78,7 +78,21 @@ fn check(
     assert_eq!((joined.text_bytes, joined.alike_until), (expected.len(), whole.alike_until));
     assert_eq!(listing().known_bytes().unwrap_or(whole.bytes), whole.bytes);
     assert!(unpacked(&joined.chunks) == expected, "another text");
+    check_rejoined(&joined.stitched, snapshot, view, now);
     Arc::new(joined.stitched)
+}
+
+/// Joins a list again as if a bookmark had come, and compares it with the same list printed whole.
+fn check_rejoined(stitched: &Stitched, snapshot: &Snapshot, view: &View, now: Moment) {
+    let later = snapshot.at(version(1_000_000_000));
+    let (portion, mut deflaters) = (&view.portion, Deflaters::default());
+    let again = stitched.rejoin(&later, portion, view.representation, &mut deflaters);
+    let can_improve = stitched.parts.iter().any(|part| part.can_improve(THOROUGH_BYTES_MAX));
+    assert_eq!(again.is_none(), can_improve);
+    let Some(again) = again else { return };
+    let whole = later.listing(&view.query, portion, view.representation, now).body();
+    let expected: Vec<u8> = whole.expect("printable").chunks.into_iter().flatten().collect();
+    assert!(unpacked(&again) == expected, "another text");
 }
 
 /// Returns the number of parts that two states of a list share.

@@ -24,6 +24,7 @@ use crate::{
     api::{form::Form, media::Representation, query::Query},
     cache::{
         Cache,
+        checkpoint::Checkpoint,
         portion::{Next, Portion},
         stitch::Stitched,
         store::Snapshot,
@@ -69,6 +70,8 @@ pub(super) struct Made {
     pub until: Option<Moment>,
     /// The parts of a compressed list.
     pub stitched: Option<Arc<Stitched>>,
+    /// The state of the replica that it was made from.
+    pub checkpoint: Option<Checkpoint>,
 }
 
 /// The body that one target last received, found without a search; it keeps nothing alive.
@@ -133,9 +136,9 @@ impl Bodies {
         if entry.is_right(wanted) { entry.made.chunks } else { None }
     }
 
-    /// Returns the parts of the same list, compressed, in any earlier state.
-    pub(super) async fn parts(&self, wanted: &Wanted<'_>) -> Option<Arc<Stitched>> {
-        self.entry(wanted, Encoding::Gzip).await?.made.stitched
+    /// Returns the same list, compressed, in any earlier state.
+    pub(super) async fn earlier(&self, wanted: &Wanted<'_>) -> Option<Made> {
+        Some(self.entry(wanted, Encoding::Gzip).await?.made)
     }
 
     /// Makes a body, once for all concurrent requests for this snapshot, and keeps it until its

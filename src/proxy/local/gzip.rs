@@ -12,9 +12,12 @@ use bytes::Bytes;
 use tokio::task::yield_now;
 
 use crate::{
+    api::media::Representation,
     cache::{
         listing::Listing,
+        portion::Portion,
         stitch::{Joined, Stitched, Stitcher},
+        store::Snapshot,
     },
     gzip::{Deflaters, Effort, Member},
 };
@@ -42,6 +45,17 @@ impl Gzip {
             yield_now().await;
         }
         self.with(|deflaters| stitcher.finish(deflaters))
+    }
+
+    /// Joins the items of a compressed list as the same list in another state.
+    pub(super) fn again(
+        &self,
+        stitched: &Stitched,
+        snapshot: &Snapshot,
+        portion: &Portion,
+        representation: Representation,
+    ) -> Option<VecDeque<Bytes>> {
+        self.with(|deflaters| stitched.rejoin(snapshot, portion, representation, deflaters))
     }
 
     /// Compresses a body of which no part will be used again.

@@ -1,4 +1,4 @@
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 use super::*;
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     cache::{
         Settings,
         stitch::Stitcher,
-        testing::{cache, pods},
+        testing::{cache, pods, replica},
     },
     gzip::Deflaters,
 };
@@ -63,7 +63,8 @@ fn compressed(wanted: &Wanted<'_>) -> Made {
     assert_eq!(stitcher.step(&mut deflaters, usize::MAX), Some(true));
     let joined = stitcher.finish(&mut deflaters).expect("printable");
     let stitched = Some(Arc::new(joined.stitched));
-    Made { chunks: Some(Arc::new(joined.chunks)), until: joined.alike_until, stitched }
+    let (chunks, until) = (Some(Arc::new(joined.chunks)), joined.alike_until);
+    Made { chunks, until, stitched, checkpoint: None }
 }
 
 fn body(text: &'static str) -> Chunks {
@@ -76,16 +77,19 @@ fn all() -> Query {
 
 /// Returns a list of no pods; each has its own snapshot.
 fn wanted(query: &Query) -> Wanted<'_> {
-    let (snapshot, representation) = (pods(7, &[]), Representation::Object);
-    Wanted { snapshot, query, portion: Portion::default(), representation, now: Moment(0) }
+    let (snapshot, portion) = (pods(7, &[]), Portion::default());
+    let (representation, now) = (Representation::Object, Moment(0));
+    let replica = replica(query.clone(), Instant::now());
+    Wanted { replica, snapshot, query, portion, representation, now }
 }
 
 /// Returns the same list, metadata only.
 fn metadata<'a>(wanted: &Wanted<'a>) -> Wanted<'a> {
     let representation =
         Representation::Metadata(Partial { version: MetadataVersion::V1, form: Form::Json });
-    let (snapshot, portion) = (wanted.snapshot.clone(), wanted.portion.clone());
-    Wanted { snapshot, portion, representation, ..*wanted }
+    let (replica, snapshot) = (wanted.replica.clone(), wanted.snapshot.clone());
+    let portion = wanted.portion.clone();
+    Wanted { replica, snapshot, portion, representation, ..*wanted }
 }
 
 #[tokio::test]
@@ -117,7 +121,7 @@ async fn a_plain_body_is_dropped_soon_after_its_snapshot_and_parts_are_not() {
     tokio::time::sleep(2 * TIDY_EVERY).await;
     assert_eq!(scene.count(), 1);
     assert_eq!(scene.held(&new, Encoding::Gzip).await, None);
-    assert!(scene.bodies.parts(&new).await.is_some());
+    assert!(scene.bodies.earlier(&new).await.is_some());
 }
 
 #[tokio::test(start_paused = true)]
@@ -182,7 +186,7 @@ async fn pages_with_new_tokens_go_on_from_the_parts_of_the_earlier_state() {
     scene.keep(&old, Encoding::Gzip, compressed(&old)).await;
     assert!(scene.held(&old, Encoding::Gzip).await.is_some());
     assert_eq!(scene.held(&new, Encoding::Gzip).await, None);
-    assert!(scene.bodies.parts(&new).await.is_some());
+    assert!(scene.bodies.earlier(&new).await.is_some());
     let snapshot = old.snapshot.clone();
     let other_token = Wanted { snapshot, ..page("at 9") };
     assert_eq!(scene.held(&other_token, Encoding::Gzip).await, None);
@@ -192,8 +196,9 @@ async fn pages_with_new_tokens_go_on_from_the_parts_of_the_earlier_state() {
 async fn a_body_is_given_only_until_it_changes_with_time() {
     let (scene, all) = (Scene::new(), all());
     let early = wanted(&all);
-    let (snapshot, portion) = (early.snapshot.clone(), early.portion.clone());
-    let late = Wanted { snapshot, portion, now: Moment(5), ..early };
+    let (replica, snapshot) = (early.replica.clone(), early.snapshot.clone());
+    let portion = early.portion.clone();
+    let late = Wanted { replica, snapshot, portion, now: Moment(5), ..early };
     let until = Some(Moment(5));
     scene.keep(&early, Encoding::Identity, Made { until, ..made("4s") }).await;
     assert_eq!(scene.held(&early, Encoding::Identity).await, Some(body("4s")));
