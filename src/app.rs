@@ -295,6 +295,7 @@ async fn keep_starting_eager(mut config: watch::Receiver<Arc<Config>>, cache: Ca
 fn settings_of(config: &Config, consistency: &Consistency) -> cache::Settings {
     cache::Settings {
         memory_limit_bytes: config.memory_limit_bytes,
+        uncompressed_limit_bytes: config.uncompressed_limit_bytes,
         response_limit_bytes: config.response_limit_bytes,
         idle_timeout: config.idle_timeout,
         consistency: consistency.clone(),
@@ -326,6 +327,7 @@ async fn keep_gauges(
         let replicas = cache.replicas();
         metrics.replicas(&replicas.iter().map(sample).collect::<Vec<_>>());
         metrics.replica_totals(&totals(cache.counters()));
+        metrics.uncompressed_objects(cache.uncompressed_bytes());
         metrics.unproven_cells(&cache.counters().unproven_cells.all());
         let counters = cache.counters();
         metrics.limit_total(Limit::DemandedQueries, counters.demands_dropped.get());

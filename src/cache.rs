@@ -10,6 +10,7 @@ mod bookmark;
 mod budget;
 pub mod checkpoint;
 pub mod clock;
+mod compress;
 mod consistency;
 pub mod counters;
 mod demand;
@@ -23,6 +24,7 @@ mod fake;
 #[cfg(test)]
 mod fixture;
 mod form;
+mod held;
 pub mod history;
 pub mod listing;
 mod metadata;
@@ -49,6 +51,7 @@ pub mod subscription;
 pub mod table;
 #[cfg(test)]
 pub mod testing;
+mod text;
 mod view;
 
 pub use absence::Absence;
@@ -72,6 +75,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use self::{
     budget::Budget,
     clock::Clock,
+    compress::compress_regularly,
     consistency::Checker,
     counters::Counters,
     history::History,
@@ -158,6 +162,9 @@ impl Cache {
         let tidying = tidy_regularly(Arc::downgrade(&inner));
         let stop = inner.stop.clone();
         inner.tasks.spawn(async move { stop.run_until_cancelled(tidying).await });
+        let compressing = compress_regularly(Arc::downgrade(&inner));
+        let stop = inner.stop.clone();
+        inner.tasks.spawn(async move { stop.run_until_cancelled(compressing).await });
         if let Some(period) = inner.settings.borrow().consistency.period {
             let checking = Checker::new(Arc::downgrade(&inner), period).run();
             let stop = inner.stop.clone();

@@ -44,6 +44,8 @@ pub struct Config {
     pub policy: Arc<Policy>,
     /// The memory limit of all replicas together, in bytes.
     pub memory_limit_bytes: usize,
+    /// The limit of objects that are held uncompressed because they are read often, in bytes.
+    pub uncompressed_limit_bytes: usize,
     /// The limit of kept responses, in bytes, within the memory limit.
     pub response_limit_bytes: usize,
     /// The time after which an unread replica is evicted.

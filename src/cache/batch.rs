@@ -42,7 +42,7 @@ impl Batch {
         if self.changes.is_empty() {
             return self.base.at(version);
         }
-        let (old, pool) = (self.base.pages(), self.base.pool());
+        let (old, form, pool) = (self.base.pages(), self.base.form(), self.base.pool());
         let mut pages = Vec::with_capacity(old.len() + 1);
         let mut changes = self.changes.into_iter().peekable();
         // Keys before the first page belong to the first page, keys after the last page to the
@@ -57,11 +57,11 @@ impl Batch {
             if here.is_empty() {
                 pages.push(page.clone());
             } else {
-                page::append(&mut pages, merged(page, here), pool);
+                page::append(&mut pages, merged(page, here), form, pool);
             }
         }
         let rest = changes.filter_map(|(_, object)| object).collect();
-        page::append(&mut pages, rest, pool);
+        page::append(&mut pages, rest, form, pool);
         Snapshot::new(version, self.base.envelope().clone(), pages, pool.clone())
     }
 
@@ -70,7 +70,7 @@ impl Batch {
             return std::mem::replace(changed, now);
         }
         // It is detached: the previous object does not pin its page.
-        let before = self.base.object(&key).map(Object::detached);
+        let before = self.base.object(&key).map(|held| held.object().detached());
         // A deletion of an absent object changes nothing.
         if before.is_some() || now.is_some() {
             self.changes.insert(key, now);
@@ -81,15 +81,15 @@ impl Batch {
 
 /// Returns a page's objects with some changes, both in key order.
 fn merged(page: &Page, changes: Vec<(ObjectKey, Option<Object>)>) -> Vec<Object> {
-    let mut objects = Vec::with_capacity(page.objects().len() + changes.len());
-    let mut kept = page.objects().iter().peekable();
+    let mut objects = Vec::with_capacity(page.len() + changes.len());
+    let mut kept = page.read().peekable();
     for (key, change) in changes {
         while let Some(object) = kept.next_if(|object| *object.key() < key) {
-            objects.push(object.clone());
+            objects.push(object);
         }
         kept.next_if(|object| *object.key() == key);
         objects.extend(change);
     }
-    objects.extend(kept.cloned());
+    objects.extend(kept);
     objects
 }

@@ -1,15 +1,19 @@
-//! The memory of lists while they are read, summed over all replicas, and what replicas leave free.
+//! Memory of all replicas together: lists while they are read, page buffers, and what replicas leave
+//! free.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
-use super::Cache;
+use super::{Cache, pool::Pool};
 
-/// The bytes of all lists in progress.
+/// The bytes of all lists in progress, and the page buffers.
 #[derive(Debug, Default)]
-pub struct Budget(AtomicUsize);
+pub struct Budget {
+    lists: AtomicUsize,
+    pool: Arc<Pool>,
+}
 
 /// The bytes of one list, released when it is dropped.
 pub(super) struct Reservation {
@@ -25,11 +29,25 @@ impl Cache {
         self.0.settings.borrow().response_limit_bytes
     }
 
+    /// Returns the bytes of objects that could be compressed but are not.
+    pub fn uncompressed_bytes(&self) -> usize {
+        self.0.budget.pool.raw_bytes()
+    }
+
     /// Returns the bytes within the memory limit that replicas do not use.
     pub fn spare_bytes(&self) -> usize {
         let limit = self.0.settings.borrow().memory_limit_bytes;
         let used = self.0.set().members().map(|member| member.replica.bytes()).sum();
         limit.saturating_sub(used)
+    }
+}
+
+// === impl Budget ===
+
+impl Budget {
+    /// Returns the page buffers of all replicas.
+    pub(super) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
     }
 }
 
@@ -45,12 +63,12 @@ impl Reservation {
     pub(super) fn grow_to(&mut self, bytes: usize) -> usize {
         let more = bytes.saturating_sub(self.bytes);
         self.bytes += more;
-        self.budget.0.fetch_add(more, Ordering::Relaxed) + more
+        self.budget.lists.fetch_add(more, Ordering::Relaxed) + more
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.budget.0.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.lists.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }

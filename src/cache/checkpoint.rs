@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_list_of_the_whole_collection_at_the_same_version_ends_checkpoints() {
-        let mut scene = Scene::new();
+        let scene = Scene::new();
         let then = scene.checkpoint();
         assert!(scene.moved(&then, "web").is_some());
         scene.list();

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hasher};
 
 use foldhash::quality::FixedState;
 
-use super::object::Object;
+use super::held::Held;
 use crate::api::{ObjectKey, version::ResourceVersion};
 
 /// A digest, equal for collections of the same objects at the same versions in any order.
@@ -21,7 +21,7 @@ const HASHES: FixedState = FixedState::with_seed(0);
 
 impl Digest {
     /// Returns the digest of some objects.
-    pub fn of<'a>(objects: impl Iterator<Item = &'a Object>) -> Self {
+    pub fn of<'a>(objects: impl Iterator<Item = Held<'a>>) -> Self {
         let mut digest = Self::default();
         objects.for_each(|object| digest.add(object.key(), object.version()));
         digest

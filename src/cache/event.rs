@@ -167,10 +167,10 @@ impl Event {
     /// Returns the memory held, estimated, as if it were printed once.
     pub fn bytes(&self) -> usize {
         let before = match &self.before {
-            Before::Object(before) => before.raw().len() + before.head_bytes(),
+            Before::Object(before) => before.raw().len() + before.bytes(),
             Before::Nothing | Before::Alike => 0,
         };
-        OVERHEAD + 2 * self.object.raw().len() + self.object.head_bytes() + before
+        OVERHEAD + 2 * self.object.raw().len() + self.object.bytes() + before
     }
 }
 

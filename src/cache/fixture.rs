@@ -100,7 +100,7 @@ pub(super) fn envelope() -> Envelope {
 
 /// Returns a snapshot of pods in any order, based on a previous one.
 pub(super) fn snapshot(base: Option<Arc<Snapshot>>, at: u64, pods: &[Pod]) -> Arc<Snapshot> {
-    let mut rebuild = Rebuild::of(base, Form::Json);
+    let mut rebuild = Rebuild::of(base, Form::Json, Default::default());
     for pod in pods {
         rebuild.push(pod.object()).expect("no duplicate");
     }

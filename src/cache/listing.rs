@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::{
     form::Envelope,
-    object::Object,
+    held::Held,
     page,
     portion::{ListMeta, Portion},
     render::{Gather, ListBody},
@@ -51,7 +51,7 @@ impl<'a> Listing<'a> {
     }
 
     /// Returns the objects, in LIST order.
-    pub fn objects(&self) -> impl Iterator<Item = &'a Object> {
+    pub fn objects(&self) -> impl Iterator<Item = Held<'a>> {
         self.selection.iter()
     }
 
@@ -66,25 +66,25 @@ impl<'a> Listing<'a> {
             return None;
         }
         let separators = self.separator().len() * self.selection.len().saturating_sub(1);
-        let objects: usize = self.objects().map(|object| object.raw().len()).sum();
+        let objects: usize = self.objects().map(Held::len).sum();
         let (head, tail) = self.ends(objects + separators)?;
         Some(head.len() + objects + separators + tail.len())
     }
 
     /// Appends an object as an item, after the separator from the previous one; `None` if it cannot
     /// be printed.
-    pub fn write(&self, object: &Object, is_first: bool, out: &mut Vec<u8>) -> Option<()> {
+    pub fn write(&self, object: Held<'a>, is_first: bool, out: &mut Vec<u8>) -> Option<()> {
         let envelope = self.snapshot.envelope();
         if !is_first {
             out.extend_from_slice(self.separator());
         }
         match self.representation {
-            Representation::Object => out.extend_from_slice(object.raw()),
+            Representation::Object => out.extend_from_slice(&object.raw()),
             Representation::Metadata(partial) => {
-                envelope.write_metadata(object.raw(), partial, out)?;
+                envelope.write_metadata(&object.raw(), partial, out)?;
             }
             Representation::Table(table) => {
-                envelope.table()?.write_row(object.raw(), table, self.now, out)?;
+                envelope.table()?.write_row(&object.raw(), table, self.now, out)?;
             }
         }
         Some(())
@@ -92,8 +92,8 @@ impl<'a> Listing<'a> {
 
     /// Returns the moment until which an item's text stays the same; `None` if it does not change
     /// with time.
-    pub fn alike_until(&self, object: &Object) -> Option<Moment> {
-        self.snapshot.envelope().table()?.alike_until(object.raw(), self.now)
+    pub fn alike_until(&self, object: Held<'a>) -> Option<Moment> {
+        self.snapshot.envelope().table()?.alike_until(&object.raw(), self.now)
     }
 
     /// Returns the texts before and after the items, which have this length together.
@@ -115,7 +115,7 @@ impl<'a> Listing<'a> {
         let last = runs.len().saturating_sub(1);
         let items = runs.iter().enumerate().map(|(index, run)| {
             let open = index < last;
-            run.page.run(run.objects.clone(), run.start, open)
+            run.page.run(run.objects.clone(), open)
         });
         let items: Vec<_> = items.collect();
         let (head, tail) = self.ends(items.iter().map(Bytes::len).sum())?;

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use super::{
     envelope::{JsonEnvelope, Style},
-    object::Object,
+    held::Held,
     portion::{ListMeta, Portion},
     render::ListBody,
     store::Snapshot,
@@ -121,8 +121,8 @@ impl Snapshot {
 
     /// Returns the apiserver's PartialObjectMetadata of one of this snapshot's objects; `None` if
     /// its metadata has an unknown form.
-    pub fn metadata_body(&self, object: &Object, partial: Partial) -> Option<VecDeque<Bytes>> {
-        self.envelope().metadata(object.raw(), partial)
+    pub fn metadata_body(&self, object: Held<'_>, partial: Partial) -> Option<VecDeque<Bytes>> {
+        self.envelope().metadata(&object.raw(), partial)
     }
 }
 
@@ -236,15 +236,16 @@ mod tests {
         let mut reader =
             Reader::new(GroupVersionResource::new("a.io", "v1", "things"), Scope::All, Form::Json);
         let (object, _) = reader.item(raw.as_bytes()).expect("an object");
-        let mut list = Rebuild::of(None, Form::Json);
-        list.push(object.clone()).expect("no duplicate");
+        let mut list = Rebuild::of(None, Form::Json, Default::default());
+        let key = object.key().clone();
+        list.push(object).expect("no duplicate");
         let trailer = r#"],"kind":"ThingList","metadata":{"continue":"","resourceVersion":"9"}}"#;
         let learned =
             Envelope::learn(r#"{"apiVersion":"a.io/v1","items":["#, &format!("{trailer}\n"));
         let (envelope, version) = learned.expect("an envelope");
         let snapshot = list.finish(version, envelope).expect("no duplicate");
         let partial = Partial { version: MetadataVersion::V1Beta1, form: Form::Json };
-        snapshot.metadata_body(&object, partial).map(text)
+        snapshot.metadata_body(snapshot.object(&key).expect("it"), partial).map(text)
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! have no `kind` and `apiVersion` (S-LIST-61). In protobuf they begin with tag and length. A clone
 //! copies two references.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::Deref, sync::Arc};
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -91,6 +91,66 @@ impl fmt::Display for Uid {
     }
 }
 
+// === impl Head ===
+
+impl Head {
+    /// Returns the storage key.
+    pub fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+
+    /// Returns the uid.
+    pub fn uid(&self) -> &Uid {
+        &self.uid
+    }
+
+    /// Returns the object's own resource version.
+    pub fn version(&self) -> &ResourceVersion {
+        &self.version
+    }
+
+    /// Reports whether every selector treats both alike: they have the same key, labels and fields.
+    pub fn is_selected_like(&self, other: &Self) -> bool {
+        self.key == other.key && self.pairs == other.pairs
+    }
+
+    /// Returns every pair that a page filter must know.
+    pub fn pairs(&self) -> impl Iterator<Item = &Pair> {
+        self.pairs.iter().map(|pair| &**pair)
+    }
+
+    /// Returns the labels.
+    pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        let labels = self.pairs().filter(|pair| pair.kind() == PairKind::Label);
+        labels.map(|pair| (pair.key(), pair.value()))
+    }
+
+    fn value(&self, kind: PairKind, key: &str) -> Option<&str> {
+        self.pairs().find(|pair| pair.kind() == kind && pair.key() == key).map(Pair::value)
+    }
+
+    /// Returns the memory held, estimated; shared pairs are counted elsewhere.
+    pub fn bytes(&self) -> usize {
+        HEAD_OVERHEAD + self.key.as_str().len() + self.uid.bytes() + size_of_val(&*self.pairs)
+    }
+}
+
+impl Labels for Head {
+    fn label(&self, key: &str) -> Option<&str> {
+        self.value(PairKind::Label, key)
+    }
+}
+
+impl Fields for Head {
+    fn field(&self, path: &str) -> Option<&str> {
+        match path {
+            "metadata.name" => Some(self.key.name()),
+            "metadata.namespace" => self.key.namespace(),
+            _ => self.value(PairKind::Field, path),
+        }
+    }
+}
+
 // === impl Object ===
 
 impl Object {
@@ -105,62 +165,22 @@ impl Object {
         &self.head
     }
 
-    /// Returns the storage key.
-    pub fn key(&self) -> &ObjectKey {
-        &self.head.key
-    }
-
-    /// Returns the uid.
-    pub fn uid(&self) -> &Uid {
-        &self.head.uid
-    }
-
-    /// Returns the object's own resource version.
-    pub fn version(&self) -> &ResourceVersion {
-        &self.head.version
-    }
-
     /// Returns the bytes as an item of a LIST.
     pub fn raw(&self) -> &Bytes {
         &self.raw
     }
 
-    /// Reports whether every selector treats both alike: they have the same key, labels and fields.
-    pub fn is_selected_like(&self, other: &Self) -> bool {
-        self.key() == other.key() && self.head.pairs == other.head.pairs
-    }
-
-    /// Returns every pair that a page filter must know.
-    pub fn pairs(&self) -> impl Iterator<Item = &Pair> {
-        self.head.pairs.iter().map(|pair| &**pair)
-    }
-
-    /// Returns the labels.
-    pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
-        let labels = self.pairs().filter(|pair| pair.kind() == PairKind::Label);
-        labels.map(|pair| (pair.key(), pair.value()))
-    }
-
-    fn value(&self, kind: PairKind, key: &str) -> Option<&str> {
-        self.pairs().find(|pair| pair.kind() == kind && pair.key() == key).map(Pair::value)
-    }
-
-    /// Returns the same object on other bytes of equal content.
-    pub fn with_raw(&self, raw: Bytes) -> Self {
-        debug_assert_eq!(raw, self.raw);
-        Self { head: self.head.clone(), raw }
-    }
-
     /// Returns the same object in an allocation of its own, which does not pin a page.
     pub fn detached(&self) -> Self {
-        self.with_raw(Bytes::copy_from_slice(&self.raw))
+        Self { head: self.head.clone(), raw: Bytes::copy_from_slice(&self.raw) }
     }
+}
 
-    /// Returns the memory of the head, estimated; the raw bytes and shared pairs are counted
-    /// elsewhere.
-    pub fn head_bytes(&self) -> usize {
-        let head = &*self.head;
-        HEAD_OVERHEAD + head.key.as_str().len() + head.uid.bytes() + size_of_val(&*head.pairs)
+impl Deref for Object {
+    type Target = Head;
+
+    fn deref(&self) -> &Head {
+        &self.head
     }
 }
 
@@ -171,22 +191,6 @@ pub(super) fn json_at(raw: &[u8], version: &ResourceVersion) -> Option<Vec<u8>> 
     let start = (held.as_ptr() as usize).checked_sub(raw.as_ptr() as usize)?;
     let (before, after) = (raw.get(..start)?, raw.get(start + held.len()..)?);
     Some([before, b"\"", version.as_str().as_bytes(), b"\"", after].concat())
-}
-
-impl Labels for Object {
-    fn label(&self, key: &str) -> Option<&str> {
-        self.value(PairKind::Label, key)
-    }
-}
-
-impl Fields for Object {
-    fn field(&self, path: &str) -> Option<&str> {
-        match path {
-            "metadata.name" => Some(self.key().name()),
-            "metadata.namespace" => self.key().namespace(),
-            _ => self.value(PairKind::Field, path),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,23 +1,37 @@
 //! A page: adjacent objects in one buffer, laid out as in a LIST.
 //!
-//! Invariant: `buffer` has the objects in key order, with the form's separator after each, and every
-//! object's raw bytes are a slice of it. A LIST of whole pages copies nothing and holds nothing twice. Pages never change.
+//! Invariant: `text` has the objects in key order, with the form's separator after each. A LIST of
+//! whole pages copies nothing and holds nothing twice. Pages never change.
 
 use std::{ops::Range, sync::Arc};
 
 use bytes::Bytes;
 
-use super::{object::Object, pair::Pair, pool::Pool};
+use super::{
+    held::Held,
+    object::{Head, Object},
+    pair::Pair,
+    pool::Pool,
+    text::Text,
+};
 use crate::api::{ObjectKey, form::Form};
 
 /// A page of a snapshot.
 #[derive(Debug)]
 pub struct Page {
-    buffer: Bytes,
-    objects: Box<[Object]>,
+    text: Text,
+    entries: Box<[Entry]>,
     filter: Filter,
     separator: &'static [u8],
-    bytes: usize,
+    /// The memory of everything but the text.
+    index_bytes: usize,
+}
+
+/// The parsed parts of an object, and the end of its bytes without the separator.
+#[derive(Debug)]
+struct Entry {
+    head: Arc<Head>,
+    end: u32,
 }
 
 /// A Bloom filter of pairs: no object of the page has the pair, or some object may.
@@ -47,48 +61,70 @@ const FILTER_WORDS: usize = 16;
 
 impl Page {
     /// Lays out objects that are in key order.
-    fn seal(objects: &[Object], pool: &Arc<Pool>) -> Self {
-        let separator = separator(pool.form());
+    fn seal(objects: &[Object], separator: &'static [u8], pool: &Arc<Pool>) -> Self {
         let mut buffer = pool.take(raw_bytes(objects, separator));
-        for object in objects {
-            buffer.extend_from_slice(object.raw());
-            buffer.extend_from_slice(separator);
-        }
-        let capacity = buffer.capacity();
-        let buffer = pool.lend(buffer);
-        let mut start = 0;
-        let objects: Box<[Object]> = objects
+        let entries: Box<[Entry]> = objects
             .iter()
             .map(|object| {
-                let end = start + object.raw().len();
-                let raw = buffer.slice(start..end);
-                start = end + separator.len();
-                object.with_raw(raw)
+                buffer.extend_from_slice(object.raw());
+                let end = u32::try_from(buffer.len()).expect("pages are far below 4 GiB");
+                buffer.extend_from_slice(separator);
+                Entry { head: object.head().clone(), end }
             })
             .collect();
-        let heads: usize = objects.iter().map(Object::head_bytes).sum();
-        let bytes = capacity + size_of::<Self>() + size_of_val(&*objects) + heads;
-        Self { filter: Filter::of(&objects), buffer, objects, separator, bytes }
+        let heads: usize = objects.iter().map(|object| object.bytes()).sum();
+        let index_bytes = size_of::<Self>() + size_of_val(&*entries) + heads;
+        let (filter, text) = (Filter::of(objects), Text::new(buffer, pool));
+        Self { text, entries, filter, separator, index_bytes }
     }
 
-    /// Returns the objects, in key order.
-    pub fn objects(&self) -> &[Object] {
-        &self.objects
+    /// Returns the number of objects.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Returns an object.
+    pub fn get(&self, index: usize) -> Option<Held<'_>> {
+        (index < self.len()).then(|| Held::new(self, index))
+    }
+
+    /// Returns some objects, in key order.
+    pub fn objects(&self, range: Range<usize>) -> impl Iterator<Item = Held<'_>> {
+        range.map(|index| Held::new(self, index))
+    }
+
+    /// Returns all objects, in key order.
+    pub fn iter(&self) -> impl Iterator<Item = Held<'_>> {
+        self.objects(0..self.len())
+    }
+
+    /// Returns all objects with their bytes, in key order.
+    pub fn read(&self) -> impl Iterator<Item = Object> {
+        let raw = self.raw();
+        self.iter().enumerate().map(move |(index, held)| {
+            Object::new(held.head().clone(), raw.slice(self.range(index)))
+        })
     }
 
     /// Returns the lowest key.
     pub fn first_key(&self) -> &ObjectKey {
-        self.objects[0].key()
+        &self.entries[0].head.key
     }
 
     /// Returns the memory held, estimated.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.index_bytes + self.text.bytes()
     }
 
     /// Returns the position of a key, or the one it would have.
     pub fn search(&self, key: &ObjectKey) -> Result<usize, usize> {
-        self.objects.binary_search_by(|object| object.key().cmp(key))
+        self.entries.binary_search_by(|entry| entry.head.key.cmp(key))
+    }
+
+    /// Returns the number of objects at the start whose keys satisfy a condition that no later one
+    /// does.
+    pub fn partition_point(&self, is_before: impl Fn(&str) -> bool) -> usize {
+        self.entries.partition_point(|entry| is_before(entry.head.key.as_str()))
     }
 
     /// Reports whether some object may have all pairs, given by their hashes.
@@ -96,50 +132,67 @@ impl Page {
         pairs.iter().all(|pair| self.filter.may_have(*pair))
     }
 
-    /// Returns the length of an object and the separator after it.
-    pub fn length(&self, object: &Object) -> usize {
-        object.raw().len() + self.separator.len()
-    }
-
     /// Returns the bytes of adjacent objects with separators between them; `open` keeps the one at
     /// the end.
-    ///
-    /// `start` is the offset of the first of them in the buffer: see [`Page::offset`].
-    pub fn run(&self, objects: Range<usize>, start: usize, open: bool) -> Bytes {
-        let length = raw_bytes(&self.objects[objects], self.separator);
+    pub fn run(&self, objects: Range<usize>, open: bool) -> Bytes {
+        let (start, end) = (self.start(objects.start), self.start(objects.end));
         let left_out = if open { 0 } else { self.separator.len() };
-        let end = start + length.saturating_sub(left_out);
-        self.buffer.slice(start..end)
+        self.raw().slice(start..end.saturating_sub(left_out).max(start))
     }
 
-    /// Returns the offset of an object in the buffer.
-    pub fn offset(&self, object: usize) -> usize {
-        raw_bytes(&self.objects[..object], self.separator)
+    /// Begins a round of rest for the bytes; see [`Text::rest`].
+    pub(super) fn rest(&self, in_any_case: bool) -> bool {
+        self.text.rest(in_any_case)
+    }
+
+    pub(super) fn head(&self, index: usize) -> &Arc<Head> {
+        &self.entries[index].head
+    }
+
+    /// Returns the range of an object's bytes.
+    pub(super) fn range(&self, index: usize) -> Range<usize> {
+        self.start(index)..self.entries[index].end as usize
+    }
+
+    pub(super) fn raw(&self) -> Bytes {
+        self.text.raw()
+    }
+
+    /// Returns the start of an object's bytes, or the end of all.
+    fn start(&self, index: usize) -> usize {
+        let before = index.checked_sub(1).map(|before| &self.entries[before]);
+        before.map_or(0, |before| before.end as usize + self.separator.len())
     }
 }
 
 /// Appends objects in key order as pages of a good size; a small last page may absorb them.
-pub(super) fn append(pages: &mut Vec<Arc<Page>>, mut objects: Vec<Object>, pool: &Arc<Pool>) {
+pub(super) fn append(
+    pages: &mut Vec<Arc<Page>>,
+    mut objects: Vec<Object>,
+    form: Form,
+    pool: &Arc<Pool>,
+) {
     if objects.is_empty() {
         return;
     }
-    let raw_bytes = |objects: &[Object]| raw_bytes(objects, separator(pool.form()));
+    let separator = separator(form);
+    let raw_bytes = |objects: &[Object]| raw_bytes(objects, separator);
     if let Some(last) = pages.last()
-        && (last.buffer.len() < PAGE_BYTES_MIN || raw_bytes(&objects) < PAGE_BYTES_MIN)
-        && last.buffer.len() + raw_bytes(&objects) <= PAGE_BYTES_TARGET
-        && last.objects.len() + objects.len() <= PAGE_OBJECTS_TARGET
+        && (last.text.len() < PAGE_BYTES_MIN || raw_bytes(&objects) < PAGE_BYTES_MIN)
+        && last.text.len() + raw_bytes(&objects) <= PAGE_BYTES_TARGET
+        && last.len() + objects.len() <= PAGE_OBJECTS_TARGET
     {
-        objects.splice(0..0, last.objects.iter().cloned());
+        objects.splice(0..0, last.read());
         pages.pop();
     }
     if raw_bytes(&objects) <= PAGE_BYTES_MAX && objects.len() <= PAGE_OBJECTS_MAX {
-        pages.push(Arc::new(Page::seal(&objects, pool)));
+        pages.push(Arc::new(Page::seal(&objects, separator, pool)));
         return;
     }
     let mut rest = &objects[..];
     while !rest.is_empty() {
         let (page, tail) = rest.split_at(page_length(rest));
-        pages.push(Arc::new(Page::seal(page, pool)));
+        pages.push(Arc::new(Page::seal(page, separator, pool)));
         rest = tail;
     }
 }
@@ -173,7 +226,7 @@ fn raw_bytes(objects: &[Object], separator: &[u8]) -> usize {
 impl Filter {
     fn of(objects: &[Object]) -> Self {
         let mut filter = Self([0; FILTER_WORDS]);
-        for pair in objects.iter().flat_map(Object::pairs).map(Pair::hash) {
+        for pair in objects.iter().flat_map(|object| object.pairs()).map(Pair::hash) {
             for (word, bit) in Self::places(pair) {
                 filter.0[word] |= bit;
             }

@@ -1,4 +1,5 @@
-//! Unused page buffers, kept for the next pages.
+//! Page buffers: unused ones, kept for the next pages, and the bytes of those that could be
+//! compressed.
 //!
 //! Every change lays out a page again. Allocators put small allocations into the holes that old
 //! pages leave, and no page fits there later. Under long churn, this costs half as much memory
@@ -6,18 +7,21 @@
 
 use std::{
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use bytes::Bytes;
 
-use crate::api::form::Form;
-
-/// Free buffers, shared by the snapshots of one replica, and the form of its objects.
-#[derive(Debug, Default)]
+/// The page buffers of all replicas.
+#[derive(Debug)]
 pub struct Pool {
-    form: Form,
     free: Mutex<Free>,
+    /// The bytes of pages that could be compressed but are not.
+    raw: AtomicUsize,
+    raw_limit: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -46,15 +50,36 @@ const KEPT_BYTES_MAX: usize = 1024 * 1024;
 
 // === impl Pool ===
 
+impl Default for Pool {
+    /// Creates an empty pool, without a limit of uncompressed bytes.
+    fn default() -> Self {
+        let raw_limit = AtomicUsize::new(usize::MAX);
+        Self { free: Mutex::default(), raw: AtomicUsize::default(), raw_limit }
+    }
+}
+
 impl Pool {
-    /// Creates an empty pool for objects of a form.
-    pub fn new(form: Form) -> Self {
-        Self { form, free: Mutex::default() }
+    /// Returns the bytes of pages that could be compressed but are not.
+    pub fn raw_bytes(&self) -> usize {
+        self.raw.load(Ordering::Relaxed)
     }
 
-    /// Returns the form of the objects.
-    pub fn form(&self) -> Form {
-        self.form
+    /// Limits the bytes of such pages.
+    pub fn limit_raw(&self, bytes: usize) {
+        self.raw_limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Reports whether so many more bytes can stay uncompressed.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.raw_bytes().saturating_add(bytes) <= self.raw_limit.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add_raw(&self, bytes: usize) {
+        self.raw.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn remove_raw(&self, bytes: usize) {
+        self.raw.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Returns an empty buffer of this capacity.
@@ -83,12 +108,11 @@ impl Pool {
         Bytes::from_owner(Lent { buffer, pool: self.clone() })
     }
 
-    /// Returns the memory kept in the pool.
-    pub fn bytes(&self) -> usize {
-        self.free().bytes
-    }
-
-    fn put(&self, mut buffer: Vec<u8>) {
+    /// Takes back a buffer.
+    pub fn put(&self, mut buffer: Vec<u8>) {
+        if buffer.capacity() < KEPT_BYTES_MIN {
+            return;
+        }
         buffer.clear();
         let mut free = self.free();
         free.bytes += buffer.capacity();
@@ -131,32 +155,32 @@ mod tests {
 
     #[test]
     fn a_buffer_returns_when_no_part_of_it_is_referenced() {
-        let pool = Arc::new(Pool::new(Form::Json));
+        let pool = Arc::<Pool>::default();
         let whole = lent(&pool, 70_000);
         let (address, part) = (whole.as_ptr(), whole.slice(10..20));
         drop(whole);
-        assert_eq!(pool.bytes(), 0);
+        assert_eq!(pool.free().bytes, 0);
         drop(part);
-        assert_eq!(pool.bytes(), 70_000_usize.next_multiple_of(GRAIN));
+        assert_eq!(pool.free().bytes, 70_000_usize.next_multiple_of(GRAIN));
         let again = pool.take(67_000);
-        assert_eq!((again.as_ptr(), again.len(), pool.bytes()), (address, 0, 0));
+        assert_eq!((again.as_ptr(), again.len(), pool.free().bytes), (address, 0, 0));
     }
 
     #[test]
     fn a_much_larger_buffer_is_not_reused() {
-        let pool = Arc::new(Pool::new(Form::Json));
+        let pool = Arc::<Pool>::default();
         drop(lent(&pool, 100_000));
         assert!(pool.take(60_000).capacity() < 70_000);
-        assert!(pool.bytes() >= 100_000);
+        assert!(pool.free().bytes >= 100_000);
     }
 
     #[test]
     fn small_and_surplus_buffers_are_not_kept() {
-        let pool = Arc::new(Pool::new(Form::Json));
+        let pool = Arc::<Pool>::default();
         drop(lent(&pool, 1_000));
-        assert_eq!(pool.bytes(), 0);
+        assert_eq!(pool.free().bytes, 0);
         let many: Vec<_> = (0..100).map(|_| lent(&pool, 70_000)).collect();
         drop(many);
-        assert!(pool.bytes() <= KEPT_BYTES_MAX && pool.bytes() > KEPT_BYTES_MAX / 2);
+        assert!(pool.free().bytes <= KEPT_BYTES_MAX && pool.free().bytes > KEPT_BYTES_MAX / 2);
     }
 }

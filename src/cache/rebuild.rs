@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::{
     batch::Batch,
     form::Envelope,
@@ -21,9 +23,12 @@ use crate::api::{ObjectKey, form::Form, version::ResourceVersion};
 #[derive(Debug, Default)]
 pub(super) struct Rebuild {
     base: Option<Arc<Snapshot>>,
+    form: Form,
     pool: Arc<Pool>,
     /// The old page whose key range contains the pending objects.
     old: usize,
+    /// The bytes of that page, once they are needed.
+    old_raw: Option<Bytes>,
     pages: Vec<Arc<Page>>,
     /// The objects of the next page, in key order.
     pending: Vec<Object>,
@@ -33,7 +38,10 @@ pub(super) struct Rebuild {
     last: Option<ObjectKey>,
     /// Objects that arrived out of key order.
     stragglers: Vec<Object>,
-    bytes: usize,
+    /// The new memory of complete pages and of stragglers.
+    sealed_bytes: usize,
+    /// The new memory of pending objects.
+    loose_bytes: usize,
 }
 
 /// A list with two objects at one key.
@@ -45,15 +53,13 @@ pub struct Duplicate(pub ObjectKey);
 
 impl Rebuild {
     /// Creates an empty list, based on a previous snapshot if there is one.
-    pub(super) fn of(base: Option<Arc<Snapshot>>, form: Form) -> Self {
-        let pool = base.as_ref().map(|base| base.pool().clone());
-        let pool = pool.unwrap_or_else(|| Arc::new(Pool::new(form)));
-        Self { base, pool, ..Self::default() }
+    pub(super) fn of(base: Option<Arc<Snapshot>>, form: Form, pool: Arc<Pool>) -> Self {
+        Self { base, form, pool, ..Self::default() }
     }
 
     /// Returns the new memory held so far, estimated.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        self.sealed_bytes + self.loose_bytes
     }
 
     /// Adds the next object.
@@ -62,7 +68,7 @@ impl Rebuild {
             Some(last) if object.key() == last => return Err(Duplicate(last.clone())),
             // The apiserver lists in key order; other servers may not.
             Some(last) if object.key() < last => {
-                self.bytes += object.raw().len() + object.head_bytes();
+                self.sealed_bytes += object.raw().len() + object.bytes();
                 self.stragglers.push(object);
                 return Ok(());
             }
@@ -71,14 +77,14 @@ impl Rebuild {
         if self.old_range_ends_before(object.key()) {
             self.seal();
             while self.old_range_ends_before(object.key()) {
-                self.old += 1;
+                (self.old, self.old_raw) = (self.old + 1, None);
             }
         }
         let object = match self.held(&object) {
             Some(held) => held,
             None => {
                 self.differences += 1;
-                self.bytes += object.raw().len() + object.head_bytes() + size_of::<Object>();
+                self.loose_bytes += object.raw().len() + object.bytes() + size_of::<Object>();
                 object
             }
         };
@@ -113,16 +119,26 @@ impl Rebuild {
         Ok(batch.finish(version))
     }
 
+    /// Lays out the pending objects. The pages of a first list are compressed at once: its text as a
+    /// whole is never in memory.
     fn seal(&mut self) {
         let objects = std::mem::take(&mut self.pending);
         let same = std::mem::take(&mut self.differences) == 0;
-        self.pending_bytes = 0;
-        match self.old_page() {
-            Some(page) if same && page.objects().len() == objects.len() => {
-                self.pages.push(page.clone());
-            }
-            _ => page::append(&mut self.pages, objects, &self.pool),
+        (self.pending_bytes, self.loose_bytes) = (0, 0);
+        if let Some(page) = self.old_page().filter(|page| same && page.len() == objects.len()) {
+            let page = page.clone();
+            return self.pages.push(page);
         }
+        // The last page may be laid out again, together with these objects.
+        let last = self.pages.len().saturating_sub(1);
+        let bytes = |pages: &[Arc<Page>]| pages[last..].iter().map(|page| page.bytes()).sum();
+        let before: usize = bytes(&self.pages);
+        page::append(&mut self.pages, objects, self.form, &self.pool);
+        if self.base.is_none() {
+            self.pages[last..].iter().for_each(|page| _ = page.rest(true));
+        }
+        let after: usize = bytes(&self.pages);
+        self.sealed_bytes = (self.sealed_bytes + after).saturating_sub(before);
     }
 
     fn old_page(&self) -> Option<&Arc<Page>> {
@@ -135,9 +151,11 @@ impl Rebuild {
     }
 
     /// Returns the same object, byte for byte, from the previous snapshot.
-    fn held(&self, object: &Object) -> Option<Object> {
-        let page = self.old_page()?;
-        let held = &page.objects()[page.search(object.key()).ok()?];
-        (held.raw() == object.raw()).then(|| held.clone())
+    fn held(&mut self, object: &Object) -> Option<Object> {
+        let Self { base, old, old_raw, .. } = self;
+        let page = base.as_ref()?.pages().get(*old)?;
+        let index = page.search(object.key()).ok()?;
+        let raw = old_raw.get_or_insert_with(|| page.raw()).slice(page.range(index));
+        (raw == *object.raw()).then(|| Object::new(page.head(index).clone(), raw))
     }
 }

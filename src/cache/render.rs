@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::{form::Whole, object::Object, portion::Portion, store::Snapshot, table::Moment};
+use super::{form::Whole, held::Held, portion::Portion, store::Snapshot, table::Moment};
 use crate::{
     api::{media::Representation, query::Query, version::ResourceVersion},
     body::WHOLE_BYTES_MIN,
@@ -50,9 +50,9 @@ impl Snapshot {
     }
 
     /// Returns the apiserver's GET body for one of this snapshot's objects.
-    pub fn object_body(&self, object: &Object) -> VecDeque<Bytes> {
+    pub fn object_body(&self, object: Held<'_>) -> VecDeque<Bytes> {
         let mut gather = Gather::new();
-        let Whole { head, object, tail } = self.envelope().whole(object.raw());
+        let Whole { head, object, tail } = self.envelope().whole(&object.raw());
         gather.copy(&head);
         gather.add(object);
         gather.copy(&tail);

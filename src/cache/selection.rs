@@ -6,7 +6,8 @@
 use std::ops::Range;
 
 use super::{
-    object::Object,
+    held::Held,
+    object::Head,
     page::Page,
     pair::{Pair, PairKind},
 };
@@ -26,8 +27,6 @@ pub struct Run<'a> {
     pub page: &'a Page,
     /// The range of its objects.
     pub objects: Range<usize>,
-    /// The offset of the first of them in the page's buffer.
-    pub start: usize,
 }
 
 /// A query, prepared to match many objects.
@@ -41,9 +40,9 @@ pub struct Wanted<'a> {
 }
 
 /// Reports whether the query selects an object of its resource.
-pub fn selects(query: &Query, object: &Object) -> bool {
+pub fn selects(query: &Query, object: &Head) -> bool {
     let namespace = query.scope.namespace();
-    let in_scope = namespace.is_none() || namespace == object.key().namespace();
+    let in_scope = namespace.is_none() || namespace == object.key.namespace();
     in_scope && query.labels.matches(object) && query.fields.matches(object)
 }
 
@@ -61,8 +60,8 @@ impl<'a> Selection<'a> {
     }
 
     /// Returns the objects, in LIST order.
-    pub fn iter(&self) -> impl Iterator<Item = &'a Object> {
-        self.runs.iter().flat_map(|run| &run.page.objects()[run.objects.clone()])
+    pub fn iter(&self) -> impl Iterator<Item = Held<'a>> {
+        self.runs.iter().flat_map(|run| run.page.objects(run.objects.clone()))
     }
 
     /// Returns the same as runs.
@@ -74,10 +73,8 @@ impl<'a> Selection<'a> {
     #[must_use]
     pub fn after(mut self, key: &str) -> Self {
         self.runs.retain_mut(|run| {
-            let objects = &run.page.objects()[run.objects.clone()];
-            let left_out = objects.partition_point(|object| object.key().as_str() <= key);
-            run.objects.start += left_out;
-            run.start = run.page.offset(run.objects.start);
+            let left_out = run.page.partition_point(|held| held <= key);
+            run.objects.start = left_out.clamp(run.objects.start, run.objects.end);
             !run.objects.is_empty()
         });
         self.counted()
@@ -105,26 +102,23 @@ impl<'a> Selection<'a> {
         if objects.is_empty() || !page.may_have(&wanted.pairs) {
             return;
         }
-        let mut start = page.offset(objects.start);
         if wanted.query.selects_all() {
-            return self.add(page, objects, start);
+            return self.add(page, objects);
         }
         for index in objects {
-            let object = &page.objects()[index];
-            if wanted.matches(object) {
-                self.add(page, index..index + 1, start);
+            if wanted.matches(page.head(index)) {
+                self.add(page, index..index + 1);
             }
-            start += page.length(object);
         }
     }
 
-    fn add(&mut self, page: &'a Page, objects: Range<usize>, start: usize) {
+    fn add(&mut self, page: &'a Page, objects: Range<usize>) {
         self.len += objects.len();
         match self.runs.last_mut() {
             Some(last) if std::ptr::eq(last.page, page) && last.objects.end == objects.start => {
                 last.objects.end = objects.end;
             }
-            _ => self.runs.push(Run { page, objects, start }),
+            _ => self.runs.push(Run { page, objects }),
         }
     }
 }
@@ -170,17 +164,16 @@ impl<'a> Wanted<'a> {
         self.end.as_deref().is_none_or(|end| key < end)
     }
 
-    /// Returns the range of objects, given in key order, whose keys are in range.
-    pub fn range(&self, objects: &[Object]) -> Range<usize> {
+    /// Returns the range of a page's objects whose keys are in range.
+    pub fn range(&self, page: &Page) -> Range<usize> {
         if self.namespace.is_none() {
-            return 0..objects.len();
+            return 0..page.len();
         }
-        let start = objects.partition_point(|object| object.key().as_str() < self.from());
-        let end = objects.partition_point(|object| self.is_before_end(object.key().as_str()));
-        start..end
+        let start = page.partition_point(|key| key < self.from());
+        start..page.partition_point(|key| self.is_before_end(key))
     }
 
-    fn matches(&self, object: &Object) -> bool {
+    fn matches(&self, object: &Head) -> bool {
         self.query.labels.matches(object) && self.query.fields.matches(object)
     }
 }

@@ -9,6 +9,9 @@ use super::{Consistency, history::Bounds};
 pub struct Settings {
     /// The memory limit of all replicas together; above it the least recently used are dropped.
     pub memory_limit_bytes: usize,
+    /// The limit of objects that are held uncompressed because they are read, within the memory
+    /// limit.
+    pub uncompressed_limit_bytes: usize,
     /// The limit of kept responses, which give way to replicas within the memory limit.
     pub response_limit_bytes: usize,
     /// The time without a read after which a replica that was started on demand stops.
@@ -46,6 +49,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             memory_limit_bytes: 256 * 1024 * 1024,
+            uncompressed_limit_bytes: 64 * 1024 * 1024,
             response_limit_bytes: 32 * 1024 * 1024,
             idle_timeout: Duration::from_secs(10 * 60),
             demand_reads: 2,

@@ -10,8 +10,9 @@ use bytes::Bytes;
 
 use super::{
     form::Envelope,
+    held::Held,
     listing::{self, Listing},
-    object::{Head, Object},
+    object::Head,
     portion::Portion,
     store::Snapshot,
     table::Moment,
@@ -48,7 +49,7 @@ pub struct Joined {
 /// A list that is being compressed.
 pub struct Stitcher<'a> {
     listing: Listing<'a>,
-    objects: Vec<&'a Object>,
+    objects: Vec<Held<'a>>,
     base: Option<Arc<Stitched>>,
     /// The next part of the base.
     old: usize,
@@ -225,7 +226,7 @@ impl<'a> Stitcher<'a> {
         is_whole
             && !part.can_improve(self.thorough_bytes)
             && self.last() == part.before.as_ref()
-            && texts.all(|(text, object)| text.is_of(object, self.listing.now()))
+            && texts.all(|(text, object)| text.is_of(object.head(), self.listing.now()))
     }
 
     /// Compresses the next changed objects as a part; returns the length of its text.
@@ -252,7 +253,7 @@ impl<'a> Stitcher<'a> {
         };
         let segment = deflaters.segment(effort, &self.before, &self.text);
         let texts = self.objects[first..self.changed.start].iter();
-        let texts = texts.map(|object| self.text_of(object)).collect();
+        let texts = texts.map(|object| self.text_of(*object)).collect();
         self.parts.push(Arc::new(Part { before: self.last().cloned(), texts, segment, effort }));
         Some(self.text.len())
     }
@@ -262,10 +263,10 @@ impl<'a> Stitcher<'a> {
     }
 
     /// Returns the identity of an item's text; that of the base, if it is still right.
-    fn text_of(&self, object: &Object) -> Text {
+    fn text_of(&self, object: Held<'a>) -> Text {
         let (now, head) = (self.listing.now(), object.head().clone());
         let alike = self.listing.alike_until(object).map(|until| {
-            let held = self.replaced.iter().find(|text| text.is_of(object, now));
+            let held = self.replaced.iter().find(|text| text.is_of(&head, now));
             held.and_then(|text| text.alike.clone()).unwrap_or(now..until)
         });
         Text { head, alike }
@@ -274,7 +275,7 @@ impl<'a> Stitcher<'a> {
     fn is_short(&self, range: &Range<usize>) -> bool {
         let mut bytes = 0;
         !self.objects[range.clone()].iter().any(|object| {
-            bytes += object.raw().len();
+            bytes += object.len();
             bytes >= SHORT_BYTES
         })
     }
@@ -304,8 +305,8 @@ impl Part {
 
 impl Text {
     /// Reports whether an object has this text at a moment.
-    fn is_of(&self, object: &Object, now: Moment) -> bool {
-        Arc::ptr_eq(&self.head, object.head())
+    fn is_of(&self, head: &Arc<Head>, now: Moment) -> bool {
+        Arc::ptr_eq(&self.head, head)
             && self.alike.as_ref().is_none_or(|alike| alike.contains(&now))
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::{
     envelope::Style,
     form::Envelope,
-    object::Object,
+    held::Held,
     page::Page,
     pool::Pool,
     selection::{Selection, Wanted, selects},
@@ -24,7 +24,6 @@ pub struct Snapshot {
     /// The pool of page buffers.
     pool: Arc<Pool>,
     len: usize,
-    bytes: usize,
 }
 
 /// A position between two objects of a snapshot, in LIST order.
@@ -44,10 +43,8 @@ impl Snapshot {
         pages: Vec<Arc<Page>>,
         pool: Arc<Pool>,
     ) -> Self {
-        let len = pages.iter().map(|page| page.objects().len()).sum();
-        let held: usize = pages.iter().map(|page| page.bytes() + size_of::<Arc<Page>>()).sum();
-        let bytes = held + size_of::<Self>() + size_of::<Envelope>();
-        Self { version, envelope, pages: pages.into(), pool, len, bytes }
+        let len = pages.iter().map(|page| page.len()).sum();
+        Self { version, envelope, pages: pages.into(), pool, len }
     }
 
     /// Returns the same objects at a later version, as a bookmark states.
@@ -108,14 +105,15 @@ impl Snapshot {
     /// Returns the memory held, estimated: raw bytes and overhead; pages may be shared with other
     /// snapshots.
     pub fn bytes(&self) -> usize {
-        self.bytes + self.pool.bytes()
+        let pages: usize =
+            self.pages.iter().map(|page| page.bytes() + size_of::<Arc<Page>>()).sum();
+        pages + size_of::<Self>() + size_of::<Envelope>()
     }
 
     /// Returns the object at a key.
-    pub fn object(&self, key: &ObjectKey) -> Option<&Object> {
+    pub fn object(&self, key: &ObjectKey) -> Option<Held<'_>> {
         let page = self.page_of(key.as_str())?;
-        let object = page.search(key).ok()?;
-        page.objects().get(object)
+        page.get(page.search(key).ok()?)
     }
 
     /// Returns the objects that a query selects, in LIST order (S-LIST-60).
@@ -135,8 +133,8 @@ impl Snapshot {
         for (index, page) in pages[..end].iter().enumerate() {
             // Only the pages at both ends may have keys outside the range.
             let objects = match index == 0 || index + 1 == end {
-                true => wanted.range(page.objects()),
-                false => 0..page.objects().len(),
+                true => wanted.range(page),
+                false => 0..page.len(),
             };
             selection.add_matching(page, objects, &wanted);
         }
@@ -144,12 +142,11 @@ impl Snapshot {
     }
 
     /// Returns the next object after a position that a query selects, and the position after it.
-    pub fn next(&self, query: &Query, mut from: Position) -> Option<(&Object, Position)> {
+    pub fn next(&self, query: &Query, mut from: Position) -> Option<(Held<'_>, Position)> {
         while let Some(page) = self.pages.get(from.page) {
-            let rest = page.objects().get(from.object..).unwrap_or_default();
-            if let Some(found) = rest.iter().position(|object| selects(query, object)) {
-                let next = Position { object: from.object + found + 1, ..from };
-                return Some((&rest[found], next));
+            let mut rest = from.object..page.len();
+            if let Some(found) = rest.find(|index| selects(query, page.head(*index))) {
+                return Some((Held::new(page, found), Position { object: found + 1, ..from }));
             }
             from = Position { page: from.page + 1, object: 0 };
         }

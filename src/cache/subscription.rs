@@ -160,11 +160,12 @@ impl Subscription {
                 *position = after;
                 let line = match self.representation {
                     Representation::Table(table) => self.envelope.table().and_then(|envelope| {
-                        let row = (&**object.raw(), object.version());
+                        let raw = object.raw();
+                        let row = (&*raw, object.version());
                         let now = self.replica.get().clock().now();
                         table_line(envelope, Change::Added, row, table, !self.has_columns, now)
                     }),
-                    other => self.envelope.event(Change::Added, object.raw(), other),
+                    other => self.envelope.event(Change::Added, &object.raw(), other),
                 };
                 self.has_columns = true;
                 return match line {

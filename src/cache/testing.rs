@@ -24,7 +24,7 @@ pub type Pod = (&'static str, &'static str, &'static str, u64, &'static str);
 pub fn pods(version: u64, pods: &[Pod]) -> Arc<Snapshot> {
     let mut reader =
         Reader::new(GroupVersionResource::new("", "v1", "pods"), Scope::All, Form::Json);
-    let mut list = Rebuild::of(None, Form::Json);
+    let mut list = Rebuild::of(None, Form::Json, Default::default());
     for (namespace, name, uid, version, app) in pods {
         let raw = format!(
             r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}","uid":"{uid}","resourceVersion":"{version}","labels":{{"app":"{app}"}}}}}}"#

@@ -343,8 +343,9 @@ async fn a_replica_that_is_configured_later_is_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn the_least_recently_used_replica_is_dropped_above_the_memory_limit() {
-    let mut scene = Scene::new(Settings { memory_limit_bytes: 350_000, ..Settings::default() });
-    let large = [Pod { padding: 100_000, ..Pod::new("a", "p", 5) }];
+    let mut scene = Scene::new(Settings { memory_limit_bytes: 16_500, ..Settings::default() });
+    // It is too small to be compressed.
+    let large = [Pod { padding: 3_500, ..Pod::new("a", "p", 5) }];
     scene.cache.start(job("configured"), Form::Json);
     let mut watches = vec![scene.serve(10, &large).await];
     for name in ["1", "2"] {

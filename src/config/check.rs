@@ -48,6 +48,8 @@ impl RawConfig {
         Ok(Config {
             policy: Arc::new(Policy::new(&general, &rules)),
             memory_limit_bytes: usize::try_from(self.cache.memory_limit.0).unwrap_or(usize::MAX),
+            uncompressed_limit_bytes: usize::try_from(self.cache.uncompressed_limit.0)
+                .unwrap_or(usize::MAX),
             response_limit_bytes: usize::try_from(self.cache.response_limit.0)
                 .unwrap_or(usize::MAX),
             idle_timeout: self.cache.idle_timeout.0,

@@ -72,6 +72,9 @@ pub struct CacheSection {
     /// Memory limit of all replicas together, in bytes of objects; from 1Mi. Reads that do not fit
     /// are forwarded.
     pub memory_limit: Quantity,
+    /// Limit of objects that are held uncompressed because they are read often, in bytes; 0 compresses
+    /// all. They count in memoryLimit.
+    pub uncompressed_limit: Quantity,
     /// Limit of responses kept for repetition, in bytes; from 1Mi. They count in memoryLimit, and
     /// give way to replicas.
     pub response_limit: Quantity,
@@ -269,6 +272,7 @@ impl Default for CacheSection {
             ["secrets", "leases.coordination.k8s.io", "events", "events.events.k8s.io"];
         Self {
             memory_limit: Quantity(256 << 20),
+            uncompressed_limit: Quantity(64 << 20),
             response_limit: Quantity(32 << 20),
             idle_timeout: Span(std::time::Duration::from_secs(600)),
             rules: vec![

@@ -78,6 +78,7 @@ pub(super) struct Handles {
     epochs: Counter,
     checks: Family<ReplicaCheck, Counter>,
     unproven_cells: Family<usize, Counter>,
+    uncompressed_bytes: Gauge,
     kept_response_bytes: Gauge,
 }
 
@@ -111,6 +112,7 @@ impl Handles {
             epochs: single(recorder, &table::REPLICA_EPOCHS),
             checks: Family::new(recorder, &table::REPLICA_CHECKS),
             unproven_cells: Family::new(recorder, &table::UNPROVEN_CELLS),
+            uncompressed_bytes: single(recorder, &table::UNCOMPRESSED_BYTES),
             kept_response_bytes: single(recorder, &table::KEPT_RESPONSE_BYTES),
         }
     }
@@ -174,6 +176,11 @@ impl Metrics {
 }
 
 impl Metrics {
+    /// Sets the bytes of objects that could be compressed but are not.
+    pub fn uncompressed_objects(&self, bytes: usize) {
+        self.0.replica.uncompressed_bytes.set(bytes as f64);
+    }
+
     /// Sets the bytes of responses kept for repetition.
     pub fn kept_responses(&self, bytes: u64) {
         self.0.replica.kept_response_bytes.set(bytes as f64);

@@ -59,7 +59,7 @@ pub(super) fn weigh(cache: &Cache, session: &SharedSession, query: &Query, looku
     for key in unseen {
         let objects = views.iter().filter_map(|view| view.snapshot.as_ref()?.object(&key));
         if let Some(object) = objects.max_by_key(|object| object.version().clone())
-            && !selects(query, object)
+            && !selects(query, &object)
         {
             session.exclude(query, &key, object.version());
         }
@@ -169,8 +169,12 @@ fn is_equal(doubt: &Doubt, held: Held<'_>, view: &View) -> bool {
             history.last_concerning(query, &doubt.until, reached) == Ok(None)
         });
     let (held, later) = (held.snapshot.select(query), later.select(query));
-    let state = |object: &Object| (object.key().clone(), object.version().clone());
-    is_of_its_version && held.iter().map(state).eq(later.iter().map(state))
+    is_of_its_version
+        && held.len() == later.len()
+        && held
+            .iter()
+            .zip(later.iter())
+            .all(|(held, later)| held.key() == later.key() && held.version() == later.version())
 }
 
 #[cfg(test)]
@@ -206,7 +210,7 @@ mod tests {
         history.reset(version(45));
         for (at, change, app) in events {
             let state = pods(*at, &[("shop", "x", "1", *at, app)]);
-            let pod = state.object(&ObjectKey::new(Some("shop"), "x")).expect("it").clone();
+            let pod = state.object(&ObjectKey::new(Some("shop"), "x")).expect("it").object();
             let before = (*change != Change::Added).then(|| pod.clone());
             history.push(Event::new(version(*at), *change, pod, before), now);
         }

@@ -11,7 +11,7 @@ use crate::{
     api::{ObjectKey, version::ResourceVersion},
     cache::{
         digest::Digest,
-        object::Object,
+        held::Held,
         split::{SplitError, Splitter},
         store::Snapshot,
     },
@@ -183,7 +183,7 @@ impl Walk {
             return;
         };
         if *held.key() == key && *held.version() == version {
-            let differs = self.extent == Extent::Bytes && **held.raw() != *item;
+            let differs = self.extent == Extent::Bytes && *held.raw() != *item;
             if differs && self.reshaped.is_none() {
                 self.reshaped = Some(key);
             }
@@ -200,13 +200,13 @@ impl Walk {
         });
     }
 
-    fn current(&self) -> Option<&Object> {
-        self.held.pages().get(self.page)?.objects().get(self.object)
+    fn current(&self) -> Option<Held<'_>> {
+        self.held.pages().get(self.page)?.get(self.object)
     }
 
     fn advance(&mut self) {
         self.object += 1;
-        let length = self.held.pages().get(self.page).map_or(0, |page| page.objects().len());
+        let length = self.held.pages().get(self.page).map_or(0, |page| page.len());
         if self.object >= length {
             (self.page, self.object) = (self.page + 1, 0);
         }
@@ -219,7 +219,7 @@ impl Walk {
             listed: None,
         });
         let is_listed = || {
-            let objects = self.held.pages().iter().flat_map(|page| page.objects());
+            let objects = self.held.pages().iter().flat_map(|page| page.iter());
             Digest::of(objects) == self.listed
         };
         match (self.difference.or(unlisted), self.reshaped) {

@@ -86,7 +86,7 @@ impl Reflector {
         let mut splitter = ListSplitter::new(form, resource, item_bytes_max);
         let mut listing = Listing {
             reader: &mut self.reader,
-            rebuild: Rebuild::of(base, self.replica.form()),
+            rebuild: Rebuild::of(base, self.replica.form(), self.budget.pool().clone()),
             style: None,
         };
         let mut reserved = Reservation::of(&self.budget);

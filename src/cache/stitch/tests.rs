@@ -180,7 +180,7 @@ fn table_of(base: Option<Arc<Snapshot>>, versions: &[u64]) -> Snapshot {
     );
     let (envelope, at) = TableEnvelope::learn(&header, "]}\n", &pods()).expect("understood");
     let mut reader = Reader::new(pods(), Scope::All, Form::Table);
-    let mut list = Rebuild::of(base, Form::Table);
+    let mut list = Rebuild::of(base, Form::Table, Default::default());
     for (index, held) in versions.iter().enumerate() {
         let uid = noise(index + *held as usize, 500 + 150 * index);
         let (minute, second) = (index * 7 / 60, index * 7 % 60);
@@ -208,7 +208,7 @@ fn lists_in_protobuf_unpack_to_their_text() {
         Representation::Metadata(Partial { version: MetadataVersion::V1Beta1, form: Form::Json }),
     ];
     for changed in 0..9_u64 {
-        let mut list = Rebuild::of(snapshot.take(), Form::Protobuf);
+        let mut list = Rebuild::of(snapshot.take(), Form::Protobuf, Default::default());
         for index in 0..100_u64 {
             let held = if index == 7 * changed { 10 + changed } else { 1 };
             let (name, version) = (format!("p-{index:03}"), held.to_string());

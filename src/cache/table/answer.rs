@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{human::Moment, print::TableEnvelope};
 use crate::{
     api::{media::Table, version::ResourceVersion},
-    cache::{history::Change, object::Object, portion::ListMeta, store::Snapshot},
+    cache::{held::Held, history::Change, portion::ListMeta, store::Snapshot},
 };
 
 // === impl Snapshot ===
@@ -17,13 +17,14 @@ impl Snapshot {
     /// cannot be printed.
     pub fn table_body(
         &self,
-        object: &Object,
+        object: Held<'_>,
         table: Table,
         now: Moment,
     ) -> Option<VecDeque<Bytes>> {
         let envelope = self.envelope().table()?;
-        let mut out = Vec::with_capacity(object.raw().len() + 4096);
-        write_one(envelope, object.raw(), object.version(), table, true, now, &mut out)?;
+        let raw = object.raw();
+        let mut out = Vec::with_capacity(raw.len() + 4096);
+        write_one(envelope, &raw, object.version(), table, true, now, &mut out)?;
         out.push(b'\n');
         Some([Bytes::from(out)].into())
     }

@@ -109,6 +109,12 @@ pub(in crate::metrics) const MEMORY_LIMIT: Metric = gauge(
     &[],
     "Memory limit of all replicas together, in bytes (`cache.memoryLimit`).",
 );
+pub(in crate::metrics) const UNCOMPRESSED_BYTES: Metric = gauge(
+    "listless_uncompressed_bytes",
+    Unit::Bytes,
+    &[],
+    "Bytes of objects that are held uncompressed because they are read often (`cache.uncompressedLimit`).",
+);
 pub(in crate::metrics) const KEPT_RESPONSE_BYTES: Metric = gauge(
     "listless_kept_response_bytes",
     Unit::Bytes,

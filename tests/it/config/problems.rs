@@ -27,7 +27,7 @@ fn messages_about_misspelt_keys_list_the_existing_ones() {
     refuses(
         &format!("{HEAD}cache:\n  memorylimit: 1Mi\n"),
         "c.yaml:4:3: cache.memorylimit: unknown field \"memorylimit\", expected one of memoryLimit, \
-         responseLimit, idleTimeout, rules; did you mean \"memoryLimit\"?",
+         uncompressedLimit, responseLimit, idleTimeout, rules; did you mean \"memoryLimit\"?",
     );
     refuses(
         &rule("resources: [pods]\n    freshnes: any"),

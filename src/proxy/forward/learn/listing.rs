@@ -17,7 +17,7 @@ use crate::{
         query::Query,
         version::ResourceVersion,
     },
-    cache::{View, digest::Digest, history::Change, object::Object, store::Snapshot},
+    cache::{View, digest::Digest, history::Change, store::Snapshot},
     hash::RandomState,
     metrics::Limit,
     proxy::{
@@ -145,11 +145,11 @@ impl Compared {
         let is_known = self.caught_up.as_ref().is_some_and(|(_, until)| item.version <= *until);
         let scope = &self.view.replica.query().scope;
         let in_scope = scope.namespace().is_none_or(|name| Some(name) == item.key.namespace());
-        let held = || self.snapshot.object(&item.key).map(Object::version);
+        let held = || self.snapshot.object(&item.key);
         !is_known
             && in_scope
             && *self.snapshot.version() < item.version
-            && held().is_none_or(|held| *held < item.version)
+            && held().is_none_or(|held| *held.version() < item.version)
     }
 
     /// Returns the version from which the replica shows as much, apart from the expectations.
@@ -336,7 +336,7 @@ mod tests {
 
     fn happens(view: &View, at: u64, change: Change, name: &'static str) {
         let state = pods(at, &[("shop", name, "1", at, "web")]);
-        let pod = state.object(&ObjectKey::new(Some("shop"), name)).expect("it").clone();
+        let pod = state.object(&ObjectKey::new(Some("shop"), name)).expect("it").object();
         let before = (change != Change::Added).then(|| pod.clone());
         view.replica.history().push(Event::new(version(at), change, pod, before), Instant::now());
     }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     api::{ObjectKey, query::Query, selector::Labels, version::ResourceVersion},
-    cache::{object::Object, selection::selects, store::Snapshot},
+    cache::{object::Head, selection::selects, store::Snapshot},
 };
 
 /// An object, and the state that a snapshot must show of it.
@@ -186,6 +186,7 @@ impl Expected {
     pub(super) fn judge(&self, key: &ObjectKey, demand: &Demand<'_>) -> Verdict {
         let (query, snapshot) = (demand.query, demand.held.snapshot);
         let held = snapshot.object(key);
+        let held = held.as_deref();
         let shown = held.filter(|object| selects(query, object));
         // Outside the selection that it left, the object may still exist.
         let is_gone = match &self.expectation {
@@ -250,7 +251,7 @@ impl Expected {
     /// query selects neither the held nor the reported state.
     fn is_held(
         &self,
-        held: Option<&Object>,
+        held: Option<&Head>,
         version: &ResourceVersion,
         labels: &KnownLabels,
         demand: &Demand<'_>,

@@ -1,0 +1,49 @@
+//! Compression of pages that were not read for a while.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use tokio::{
+    task::yield_now,
+    time::{MissedTickBehavior, interval},
+};
+
+use super::{Inner, store::Snapshot};
+
+/// The time without a read after which a page is compressed.
+const ROUND: Duration = Duration::from_secs(10);
+
+/// Compresses the pages that were not read in the last round; above the limit, also others.
+pub(super) async fn compress_regularly(cache: Weak<Inner>) {
+    let mut rounds = interval(ROUND);
+    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        rounds.tick().await;
+        let Some(cache) = cache.upgrade() else { return };
+        cache.budget.pool().limit_raw(cache.settings.borrow().uncompressed_limit_bytes);
+        for snapshot in cache.snapshots() {
+            compress(&snapshot, &cache).await;
+        }
+    }
+}
+
+async fn compress(snapshot: &Snapshot, cache: &Inner) {
+    for page in snapshot.pages() {
+        if page.rest(!cache.budget.pool().has_room(0)) {
+            // A page takes a tenth of a millisecond.
+            yield_now().await;
+        }
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    /// Returns the published state of every replica.
+    fn snapshots(&self) -> Vec<Arc<Snapshot>> {
+        let set = self.set();
+        set.members().filter_map(|member| member.replica.published().snapshot.clone()).collect()
+    }
+}

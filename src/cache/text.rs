@@ -1,0 +1,226 @@
+//! The bytes of a page: as they are while they are read, compressed otherwise.
+//!
+//! Invariant: every reader gets the same bytes. A single reader decompresses them for itself. They
+//! stay decompressed once they are read again in the same round, if the limit permits it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering},
+};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use lz4_flex::block;
+
+use super::pool::Pool;
+
+/// The bytes of one page.
+#[derive(Debug)]
+pub(super) struct Text {
+    state: ArcSwap<State>,
+    /// The reads in this round, up to [`READS_MAX`].
+    reads: AtomicU8,
+    length: usize,
+    pool: Arc<Pool>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// As they are.
+    Raw(Bytes),
+    /// As they are: compression would save too little.
+    Incompressible(Bytes),
+    /// Compressed, one block.
+    Compressed(Box<[u8]>),
+}
+
+/// The reads in one round that keep bytes decompressed.
+const READS_MAX: u8 = 2;
+
+/// The length below which bytes are not compressed.
+const LENGTH_MIN: usize = 4 * 1024;
+
+// === impl Text ===
+
+impl Text {
+    /// Holds a filled buffer of a pool, uncompressed.
+    pub(super) fn new(buffer: Vec<u8>, pool: &Arc<Pool>) -> Self {
+        let length = buffer.len();
+        let raw = pool.lend(buffer);
+        let is_short = length < LENGTH_MIN;
+        let state = if is_short { State::Incompressible(raw) } else { State::raw(raw, pool) };
+        let state = ArcSwap::from_pointee(state);
+        Self { state, reads: AtomicU8::new(0), length, pool: pool.clone() }
+    }
+
+    /// Returns the length of the bytes.
+    pub(super) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Returns the memory held, estimated.
+    pub(super) fn bytes(&self) -> usize {
+        let held = match &**self.state.load() {
+            State::Raw(raw) | State::Incompressible(raw) => raw.len(),
+            State::Compressed(compressed) => compressed.len(),
+        };
+        held + size_of::<State>()
+    }
+
+    /// Returns the bytes.
+    pub(super) fn raw(&self) -> Bytes {
+        let reads = self.reads.load(Ordering::Relaxed);
+        if reads < READS_MAX {
+            self.reads.store(reads + 1, Ordering::Relaxed);
+        }
+        let state = self.state.load();
+        let compressed = match &**state {
+            State::Raw(raw) | State::Incompressible(raw) => return raw.clone(),
+            State::Compressed(compressed) => compressed,
+        };
+        let mut buffer = self.pool.take(self.length);
+        buffer.resize(self.length, 0);
+        let length = block::decompress_into(compressed, &mut buffer);
+        assert_eq!(length.ok(), Some(self.length), "a page is decompressed as it was compressed");
+        let raw = self.pool.lend(buffer);
+        if reads > 0 && self.pool.has_room(self.length) {
+            self.replace(&state, State::raw(raw.clone(), &self.pool));
+        }
+        raw
+    }
+
+    /// Begins a round. Compresses the bytes if they were not read in the last one, or in any case;
+    /// returns `true` if that took time.
+    pub(super) fn rest(&self, in_any_case: bool) -> bool {
+        let is_read = self.reads.swap(0, Ordering::Relaxed) > 0;
+        if is_read && !in_any_case {
+            return false;
+        }
+        let state = self.state.load();
+        let State::Raw(raw) = &**state else { return false };
+        let mut buffer = self.pool.take(block::get_maximum_output_size(raw.len()));
+        buffer.resize(buffer.capacity(), 0);
+        let length = block::compress_into(raw, &mut buffer).unwrap_or(raw.len());
+        let next = if length < raw.len() / 8 * 7 {
+            State::Compressed(buffer[..length].into())
+        } else {
+            State::Incompressible(raw.clone())
+        };
+        self.pool.put(buffer);
+        self.replace(&state, next);
+        true
+    }
+
+    /// Replaces a state, unless another thread has done it.
+    fn replace(&self, state: &Arc<State>, next: State) {
+        let next = Arc::new(next);
+        let found = self.state.compare_and_swap(state, next.clone());
+        let replaced = if Arc::ptr_eq(&found, state) { &**state } else { &*next };
+        replaced.release(&self.pool);
+    }
+}
+
+impl Drop for Text {
+    fn drop(&mut self) {
+        self.state.load().release(&self.pool);
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn raw(raw: Bytes, pool: &Pool) -> Self {
+        pool.add_raw(raw.len());
+        Self::Raw(raw)
+    }
+
+    /// Gives back the room of bytes that are no longer held, or never were.
+    fn release(&self, pool: &Pool) {
+        if let Self::Raw(raw) = self {
+            pool.remove_raw(raw.len());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::BuildHasher;
+
+    use foldhash::quality::FixedState;
+
+    use super::*;
+
+    fn text(of: &[u8], limit: usize) -> (Text, Arc<Pool>) {
+        let pool = Arc::<Pool>::default();
+        pool.limit_raw(limit);
+        let mut buffer = pool.take(of.len());
+        buffer.extend_from_slice(of);
+        (Text::new(buffer, &pool), pool)
+    }
+
+    fn is_compressed(text: &Text) -> bool {
+        matches!(&**text.state.load(), State::Compressed(_))
+    }
+
+    fn pods() -> Vec<u8> {
+        (0..2_000).flat_map(|pod| format!(r#"{{"name":"pod-{pod}"}},"#).into_bytes()).collect()
+    }
+
+    #[test]
+    fn bytes_that_are_read_again_and_again_stay_as_they_are() {
+        let (pods, limit) = (pods(), 1 << 20);
+        let (text, pool) = text(&pods, limit);
+        text.raw();
+        assert!(!text.rest(false), "they were read");
+        assert!(text.rest(false), "they were not read since");
+        assert!(is_compressed(&text) && text.bytes() < pods.len() / 4);
+        assert_eq!((text.len(), pool.raw_bytes()), (pods.len(), 0));
+        assert_eq!(text.raw(), pods);
+        assert!(is_compressed(&text), "one read");
+        assert_eq!(text.raw(), pods);
+        assert!(!is_compressed(&text), "two reads");
+        assert_eq!(pool.raw_bytes(), pods.len());
+        assert_eq!(text.raw().as_ptr(), text.raw().as_ptr());
+        drop(text);
+        assert_eq!(pool.raw_bytes(), 0);
+    }
+
+    #[test]
+    fn above_the_limit_bytes_stay_compressed() {
+        let pods = pods();
+        let (text, pool) = text(&pods, pods.len() - 1);
+        text.raw();
+        assert!(!pool.has_room(0) && text.rest(true));
+        for _ in 0..5 {
+            assert_eq!(text.raw(), pods);
+            assert!(is_compressed(&text));
+        }
+    }
+
+    #[test]
+    fn short_and_random_bytes_are_not_compressed() {
+        let hashes = FixedState::with_seed(1);
+        let random: Vec<u8> =
+            (0..2_500).flat_map(|number: u64| hashes.hash_one(number).to_le_bytes()).collect();
+        for of in [&random[..], &pods()[..LENGTH_MIN - 1]] {
+            let (text, pool) = text(of, 1 << 20);
+            text.rest(true);
+            assert!(!is_compressed(&text) && !text.rest(true));
+            assert_eq!((text.raw(), pool.raw_bytes()), (of.to_vec().into(), 0));
+        }
+    }
+
+    #[test]
+    fn readers_get_the_same_bytes_while_they_change_state() {
+        let pods = pods();
+        let (text, pool) = text(&pods, 1 << 20);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| (0..300).for_each(|_| assert_eq!(text.raw(), pods)));
+            }
+            scope.spawn(|| (0..300).for_each(|_| _ = text.rest(true)));
+        });
+        text.rest(true);
+        assert_eq!(pool.raw_bytes(), 0);
+    }
+}
