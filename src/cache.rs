@@ -26,6 +26,7 @@ mod fixture;
 mod form;
 mod held;
 pub mod history;
+mod index;
 pub mod listing;
 mod metadata;
 pub mod object;

@@ -43,6 +43,14 @@ impl Batch {
             return self.base.at(version);
         }
         let (old, form, pool) = (self.base.pages(), self.base.form(), self.base.pool());
+        let mut index = self.base.index().clone();
+        for (key, after) in &self.changes {
+            let before = self.base.object(key);
+            match (before.as_deref(), after.as_deref()) {
+                (Some(before), Some(after)) if before.is_selected_like(after) => {}
+                (before, after) => Arc::make_mut(&mut index).replace(before, after),
+            }
+        }
         let mut pages = Vec::with_capacity(old.len() + 1);
         let mut changes = self.changes.into_iter().peekable();
         // Keys before the first page belong to the first page, keys after the last page to the
@@ -62,7 +70,7 @@ impl Batch {
         }
         let rest = changes.filter_map(|(_, object)| object).collect();
         page::append(&mut pages, rest, form, pool);
-        Snapshot::new(version, self.base.envelope().clone(), pages, pool.clone())
+        Snapshot::new(version, self.base.envelope().clone(), pages, index, pool.clone())
     }
 
     fn change(&mut self, key: ObjectKey, now: Option<Object>) -> Option<Object> {

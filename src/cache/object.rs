@@ -114,7 +114,7 @@ impl Head {
         self.key == other.key && self.pairs == other.pairs
     }
 
-    /// Returns every pair that a page filter must know.
+    /// Returns every pair, for an index.
     pub fn pairs(&self) -> impl Iterator<Item = &Pair> {
         self.pairs.iter().map(|pair| &**pair)
     }

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use super::{
     held::Held,
     object::{Head, Object},
-    pair::Pair,
     pool::Pool,
     text::Text,
 };
@@ -21,7 +20,6 @@ use crate::api::{ObjectKey, form::Form};
 pub struct Page {
     text: Text,
     entries: Box<[Entry]>,
-    filter: Filter,
     separator: &'static [u8],
     /// The memory of everything but the text.
     index_bytes: usize,
@@ -33,10 +31,6 @@ struct Entry {
     head: Arc<Head>,
     end: u32,
 }
-
-/// A Bloom filter of pairs: no object of the page has the pair, or some object may.
-#[derive(Clone, Debug)]
-struct Filter([u64; FILTER_WORDS]);
 
 /// The target size of pages while a list is read.
 pub(super) const PAGE_BYTES_TARGET: usize = 64 * 1024;
@@ -52,10 +46,6 @@ pub(super) const PAGE_OBJECTS_TARGET: usize = 64;
 
 /// The number of objects above which a page is split.
 const PAGE_OBJECTS_MAX: usize = 2 * PAGE_OBJECTS_TARGET;
-
-/// The size of the filter: 1024 bits. With the pairs of a page, about one page in thirty is
-/// searched without a match.
-const FILTER_WORDS: usize = 16;
 
 // === impl Page ===
 
@@ -74,8 +64,7 @@ impl Page {
             .collect();
         let heads: usize = objects.iter().map(|object| object.bytes()).sum();
         let index_bytes = size_of::<Self>() + size_of_val(&*entries) + heads;
-        let (filter, text) = (Filter::of(objects), Text::new(buffer, pool));
-        Self { text, entries, filter, separator, index_bytes }
+        Self { text: Text::new(buffer, pool), entries, separator, index_bytes }
     }
 
     /// Returns the number of objects.
@@ -125,11 +114,6 @@ impl Page {
     /// does.
     pub fn partition_point(&self, is_before: impl Fn(&str) -> bool) -> usize {
         self.entries.partition_point(|entry| is_before(entry.head.key.as_str()))
-    }
-
-    /// Reports whether some object may have all pairs, given by their hashes.
-    pub fn may_have(&self, pairs: &[u64]) -> bool {
-        pairs.iter().all(|pair| self.filter.may_have(*pair))
     }
 
     /// Returns the bytes of adjacent objects with separators between them; `open` keeps the one at
@@ -219,27 +203,4 @@ pub(super) fn separator(form: Form) -> &'static [u8] {
 /// Returns the length of objects with a separator after each.
 fn raw_bytes(objects: &[Object], separator: &[u8]) -> usize {
     objects.iter().map(|object| object.raw().len() + separator.len()).sum()
-}
-
-// === impl Filter ===
-
-impl Filter {
-    fn of(objects: &[Object]) -> Self {
-        let mut filter = Self([0; FILTER_WORDS]);
-        for pair in objects.iter().flat_map(|object| object.pairs()).map(Pair::hash) {
-            for (word, bit) in Self::places(pair) {
-                filter.0[word] |= bit;
-            }
-        }
-        filter
-    }
-
-    fn may_have(&self, pair: u64) -> bool {
-        Self::places(pair).into_iter().all(|(word, bit)| self.0[word] & bit != 0)
-    }
-
-    /// Returns two independent bits of the filter, as word and mask.
-    fn places(pair: u64) -> [(usize, u64); 2] {
-        [pair, pair >> 32].map(|hash| ((hash >> 6) as usize % FILTER_WORDS, 1 << (hash % 64)))
-    }
 }

@@ -61,7 +61,7 @@ impl Pair {
         self.kind
     }
 
-    /// Returns the hash that page filters use.
+    /// Returns the hash that indexes use.
     pub fn hash(&self) -> u64 {
         self.hash
     }

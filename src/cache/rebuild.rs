@@ -12,6 +12,7 @@ use bytes::Bytes;
 use super::{
     batch::Batch,
     form::Envelope,
+    index::Index,
     object::Object,
     page::{self, PAGE_BYTES_TARGET, PAGE_OBJECTS_TARGET, Page},
     pool::Pool,
@@ -25,6 +26,7 @@ pub(super) struct Rebuild {
     base: Option<Arc<Snapshot>>,
     form: Form,
     pool: Arc<Pool>,
+    index: Index,
     /// The old page whose key range contains the pending objects.
     old: usize,
     /// The bytes of that page, once they are needed.
@@ -59,7 +61,7 @@ impl Rebuild {
 
     /// Returns the new memory held so far, estimated.
     pub(super) fn bytes(&self) -> usize {
-        self.sealed_bytes + self.loose_bytes
+        self.sealed_bytes + self.loose_bytes + self.index.bytes()
     }
 
     /// Adds the next object.
@@ -88,6 +90,7 @@ impl Rebuild {
                 object
             }
         };
+        self.index.replace(None, Some(&object));
         self.pending_bytes += object.raw().len() + 1;
         self.pending.push(object);
         let full =
@@ -105,7 +108,8 @@ impl Rebuild {
         envelope: Envelope,
     ) -> Result<Snapshot, Duplicate> {
         self.seal();
-        let ordered = Snapshot::new(version.clone(), Arc::new(envelope), self.pages, self.pool);
+        let (envelope, index) = (Arc::new(envelope), Arc::new(self.index));
+        let ordered = Snapshot::new(version.clone(), envelope, self.pages, index, self.pool);
         if self.stragglers.is_empty() {
             return Ok(ordered);
         }

@@ -1,7 +1,7 @@
 //! The objects that a query selects in a snapshot: runs of adjacent objects within pages. Pure.
 //!
-//! The scope becomes a range of keys. Pairs that every match must have exclude pages by their
-//! filters. Only the remaining objects are matched one by one.
+//! The scope becomes a range of keys. If every match must have a label or a value of a field, the
+//! index names the objects that may match. Each of them is matched.
 
 use std::ops::Range;
 
@@ -99,10 +99,7 @@ impl<'a> Selection<'a> {
 
     /// Adds the matching objects of a page's range.
     pub fn add_matching(&mut self, page: &'a Page, objects: Range<usize>, wanted: &Wanted<'_>) {
-        if objects.is_empty() || !page.may_have(&wanted.pairs) {
-            return;
-        }
-        if wanted.query.selects_all() {
+        if wanted.query.selects_all() && !objects.is_empty() {
             return self.add(page, objects);
         }
         for index in objects {
@@ -147,6 +144,11 @@ impl<'a> Wanted<'a> {
             .map(|(kind, key, value)| Pair::hash_of(kind, key, value))
             .collect();
         Self { query, namespace, from, end, pairs }
+    }
+
+    /// Returns the hashes of pairs that all matches have.
+    pub fn pairs(&self) -> &[u64] {
+        &self.pairs
     }
 
     /// Returns the namespace of all matches, if there is one.

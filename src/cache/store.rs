@@ -9,6 +9,7 @@ use super::{
     envelope::Style,
     form::Envelope,
     held::Held,
+    index::Index,
     page::Page,
     pool::Pool,
     selection::{Selection, Wanted, selects},
@@ -21,6 +22,7 @@ pub struct Snapshot {
     version: ResourceVersion,
     envelope: Arc<Envelope>,
     pages: Arc<[Arc<Page>]>,
+    index: Arc<Index>,
     /// The pool of page buffers.
     pool: Arc<Pool>,
     len: usize,
@@ -36,15 +38,16 @@ pub struct Position {
 // === impl Snapshot ===
 
 impl Snapshot {
-    /// Creates a snapshot of pages whose objects are in key order.
+    /// Creates a snapshot of pages whose objects are in key order, and their index.
     pub fn new(
         version: ResourceVersion,
         envelope: Arc<Envelope>,
         pages: Vec<Arc<Page>>,
+        index: Arc<Index>,
         pool: Arc<Pool>,
     ) -> Self {
         let len = pages.iter().map(|page| page.len()).sum();
-        Self { version, envelope, pages: pages.into(), pool, len }
+        Self { version, envelope, pages: pages.into(), index, pool, len }
     }
 
     /// Returns the same objects at a later version, as a bookmark states.
@@ -82,6 +85,11 @@ impl Snapshot {
         &self.pages
     }
 
+    /// Returns the index of the objects.
+    pub fn index(&self) -> &Arc<Index> {
+        &self.index
+    }
+
     /// Returns the pool of page buffers.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
@@ -107,7 +115,7 @@ impl Snapshot {
     pub fn bytes(&self) -> usize {
         let pages: usize =
             self.pages.iter().map(|page| page.bytes() + size_of::<Arc<Page>>()).sum();
-        pages + size_of::<Self>() + size_of::<Envelope>()
+        pages + self.index.bytes() + size_of::<Self>() + size_of::<Envelope>()
     }
 
     /// Returns the object at a key.
@@ -128,6 +136,10 @@ impl Snapshot {
             }
             return selection;
         }
+        let keys = wanted.pairs().iter().map(|pair| self.index.keys(*pair));
+        if let Some(keys) = keys.min_by_key(|keys| keys.len()) {
+            return self.among(keys, &wanted);
+        }
         let pages = &self.pages[self.page_index(wanted.from())..];
         let end = pages.partition_point(|page| wanted.is_before_end(page.first_key().as_str()));
         for (index, page) in pages[..end].iter().enumerate() {
@@ -137,6 +149,23 @@ impl Snapshot {
                 false => 0..page.len(),
             };
             selection.add_matching(page, objects, &wanted);
+        }
+        selection
+    }
+
+    /// Returns the wanted objects among those with some keys, given in order.
+    fn among(&self, keys: &[ObjectKey], wanted: &Wanted<'_>) -> Selection<'_> {
+        let mut selection = Selection::default();
+        let start = keys.partition_point(|key| key.as_str() < wanted.from());
+        let mut at = 0;
+        for key in keys[start..].iter().take_while(|key| wanted.is_before_end(key.as_str())) {
+            if self.pages.get(at + 1).is_some_and(|next| next.first_key() <= key) {
+                at += self.pages[at + 1..].partition_point(|page| page.first_key() <= key);
+            }
+            let Some(page) = self.pages.get(at) else { break };
+            if let Ok(object) = page.search(key) {
+                selection.add_matching(page, object..object + 1, wanted);
+            }
         }
         selection
     }

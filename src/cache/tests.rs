@@ -342,8 +342,34 @@ async fn a_replica_that_is_configured_later_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn objects_are_compressed_unless_they_are_read_again_and_again() {
+    let mut scene = Scene::new(Settings::default());
+    let large = [Pod { padding: 100_000, ..Pod::new("a", "p", 5) }];
+    let _watch = scene.synced(&everything(), 10, &large).await;
+    let snapshot = scene.read(&everything()).expect("synced").snapshot.clone().expect("synced");
+    let read = || fixture::text(snapshot.list_body(&everything()).chunks);
+    assert_eq!(scene.cache.uncompressed_bytes(), 0);
+    let first = read();
+    assert_eq!((scene.cache.uncompressed_bytes(), read()), (0, first.clone()));
+    assert!(scene.cache.uncompressed_bytes() > 100_000);
+    for _ in 0..3 {
+        pass(10).await;
+        read();
+    }
+    assert!(scene.cache.uncompressed_bytes() > 100_000, "read in each round");
+    pass(20).await;
+    assert_eq!((scene.cache.uncompressed_bytes(), read()), (0, first.clone()));
+    scene.settings.send_modify(|settings| settings.uncompressed_limit_bytes = 50_000);
+    pass(10).await;
+    for _ in 0..3 {
+        assert_eq!(read(), first);
+    }
+    assert_eq!(scene.cache.uncompressed_bytes(), 0, "above the limit");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_least_recently_used_replica_is_dropped_above_the_memory_limit() {
-    let mut scene = Scene::new(Settings { memory_limit_bytes: 16_500, ..Settings::default() });
+    let mut scene = Scene::new(Settings { memory_limit_bytes: 24_500, ..Settings::default() });
     // It is too small to be compressed.
     let large = [Pod { padding: 3_500, ..Pod::new("a", "p", 5) }];
     scene.cache.start(job("configured"), Form::Json);

@@ -50,7 +50,7 @@ use self::consistency::{Inspection, checked_often};
 pub(crate) use self::{
     answer::{Answer, without_version},
     client::{Door, TestClient, Via, Watch, request},
-    cluster::{group_resource, pod, populated, widget},
+    cluster::{group_resource, incompressible, pod, populated, widget},
     consistency::checked_as_shipped,
     echo::{Echo, Piece, piped},
     laggard::Laggard,

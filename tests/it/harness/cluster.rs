@@ -1,6 +1,8 @@
 //! A small cluster with every kind of object that affects responses: order, styles, scopes,
 //! letters.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use listless::{
     api::GroupResource,
     simulator::{ResourceType, Simulator},
@@ -49,6 +51,16 @@ pub(crate) fn populated() -> Simulator {
 pub(crate) fn group_resource(text: &str) -> GroupResource {
     let (resource, group) = text.split_once('.').unwrap_or((text, ""));
     GroupResource::new(group, resource)
+}
+
+/// Text of this length that compression does not make much shorter.
+pub(crate) fn incompressible(seed: usize, length: usize) -> String {
+    let words = (0..).map(|word: usize| {
+        let mut hasher = DefaultHasher::new();
+        (seed, word).hash(&mut hasher);
+        format!("{:016x}", hasher.finish())
+    });
+    words.take(length / 16).collect()
 }
 
 /// A pod; labels without a value are left out.

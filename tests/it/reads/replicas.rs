@@ -8,7 +8,8 @@ use listless::{
 };
 
 use crate::harness::{
-    PROTOBUF, Setup, TestClient, TestProxy, eventually, group_resource, pass, pod, settle,
+    PROTOBUF, Setup, TestClient, TestProxy, eventually, group_resource, incompressible, pass, pod,
+    settle,
 };
 
 const PODS: &str = "/api/v1/pods";
@@ -218,7 +219,7 @@ async fn reads_beyond_the_memory_limit_are_forwarded_and_correct() {
     proxy.warm("/api/v1/nodes").await;
     for number in 0..200 {
         let mut large = pod("large", &format!("p-{number}"), &[], "n1");
-        large["metadata"]["annotations"]["padding"] = "x".repeat(10_000).into();
+        large["metadata"]["annotations"]["padding"] = incompressible(number, 10_000).into();
         proxy.simulator.put(&group_resource("pods"), large).expect("a served resource");
     }
     let client = proxy.client();
@@ -241,7 +242,7 @@ async fn a_collection_that_outgrows_memory_is_dropped_and_the_others_stay() {
     proxy.warm("/api/v1/nodes").await;
     for number in 0..200 {
         let mut large = pod("large", &format!("p-{number}"), &[], "n1");
-        large["metadata"]["annotations"]["padding"] = "x".repeat(10_000).into();
+        large["metadata"]["annotations"]["padding"] = incompressible(number, 10_000).into();
         proxy.simulator.put(&group_resource("pods"), large).expect("a served resource");
         if number % 10 == 0 {
             proxy.client().get("/api/v1/nodes").await;

@@ -14,8 +14,8 @@ use tokio::time::{Instant, timeout};
 
 use super::{comparable, put, remove};
 use crate::harness::{
-    OWN_TOKEN, Setup, TestProxy, Watch, fractions, group_resource, pass, pod, request, settle,
-    widget,
+    OWN_TOKEN, Setup, TestProxy, Watch, fractions, group_resource, incompressible, pass, pod,
+    request, settle, widget,
 };
 
 const PODS: &str = "/api/v1/pods";
@@ -50,7 +50,7 @@ async fn lines(watch: &mut Watch) -> Vec<String> {
 /// A pod of 60 kB.
 fn put_large(proxy: &TestProxy, number: usize) {
     let mut large = pod("a", &format!("large-{number}"), &[], "n1");
-    large["metadata"]["annotations"] = serde_json::json!({"a": "x".repeat(60_000)});
+    large["metadata"]["annotations"] = serde_json::json!({"a": incompressible(number, 60_000)});
     proxy.simulator.put(&group_resource("pods"), large).expect("a served resource");
 }
 

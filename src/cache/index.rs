@@ -1,0 +1,146 @@
+//! The keys of the objects that have a label, or a value of a field. Pure.
+//!
+//! Invariant: an object is found under the hash of each of its pairs. Two pairs with one hash are
+//! found together, so every object is matched again. Indexes of successive snapshots share what did
+//! not change.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::object::Head;
+use crate::{api::ObjectKey, hash::RandomState};
+
+/// The keys of a snapshot's objects, by their labels and fields.
+#[derive(Clone, Debug)]
+pub struct Index {
+    shards: Box<[Arc<Shard>]>,
+    /// The memory held, estimated.
+    bytes: usize,
+}
+
+/// The keys of each pair, in order. A change copies one shard and the keys of one pair.
+type Shard = HashMap<u64, Arc<Vec<ObjectKey>>, RandomState>;
+
+const SHARDS: usize = 256;
+
+/// The estimated table slot, reference counts and allocator overhead of a pair.
+const PAIR_BYTES: usize = 96;
+
+// === impl Index ===
+
+impl Default for Index {
+    fn default() -> Self {
+        Self { shards: vec![Arc::default(); SHARDS].into(), bytes: 0 }
+    }
+}
+
+impl Index {
+    /// Returns the memory held, estimated; keys are shared with objects.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + size_of_val(&*self.shards) + self.bytes
+    }
+
+    /// Returns the keys of the objects that have a pair, given by its hash, in order.
+    pub fn keys(&self, pair: u64) -> &[ObjectKey] {
+        self.shards[Self::shard(pair)].get(&pair).map_or(&[], |keys| keys)
+    }
+
+    /// Replaces an object, or adds or removes one.
+    pub fn replace(&mut self, before: Option<&Head>, after: Option<&Head>) {
+        for head in before.into_iter() {
+            head.pairs().for_each(|pair| self.remove(pair.hash(), &head.key));
+        }
+        for head in after.into_iter() {
+            head.pairs().for_each(|pair| self.insert(pair.hash(), &head.key));
+        }
+    }
+
+    fn insert(&mut self, pair: u64, key: &ObjectKey) {
+        let shard = Arc::make_mut(&mut self.shards[Self::shard(pair)]);
+        let keys = shard.entry(pair).or_insert_with(|| {
+            self.bytes += PAIR_BYTES;
+            Arc::default()
+        });
+        let keys = Arc::make_mut(keys);
+        // Lists come in the order of keys.
+        let place = match keys.last() {
+            Some(last) if last >= key => keys.binary_search(key),
+            _ => Err(keys.len()),
+        };
+        if let Err(place) = place {
+            keys.insert(place, key.clone());
+            self.bytes += size_of::<ObjectKey>();
+        }
+    }
+
+    fn remove(&mut self, pair: u64, key: &ObjectKey) {
+        let shard = Arc::make_mut(&mut self.shards[Self::shard(pair)]);
+        let Some(keys) = shard.get_mut(&pair) else { return };
+        let Ok(place) = keys.binary_search(key) else { return };
+        Arc::make_mut(keys).remove(place);
+        self.bytes -= size_of::<ObjectKey>();
+        if keys.is_empty() {
+            shard.remove(&pair);
+            self.bytes -= PAIR_BYTES;
+        }
+    }
+
+    fn shard(pair: u64) -> usize {
+        (pair >> 56) as usize % SHARDS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::{
+        fixture::Pod,
+        pair::{Pair, PairKind},
+    };
+
+    fn pod(name: &'static str, app: &'static str) -> Arc<Head> {
+        let pod = Pod { labels: vec![("app", app)], ..Pod::new("a", name, 1) };
+        pod.object().head().clone()
+    }
+
+    fn found(index: &Index, app: &str) -> Vec<String> {
+        let keys = index.keys(Pair::hash_of(PairKind::Label, "app", app));
+        keys.iter().map(|key| key.name().to_owned()).collect()
+    }
+
+    #[test]
+    fn objects_are_found_by_their_labels_as_they_change() {
+        let empty = Index::default();
+        let mut first = empty.clone();
+        for name in ["q", "r", "p"] {
+            first.replace(None, Some(&pod(name, "web")));
+        }
+        let mut second = first.clone();
+        second.replace(Some(&pod("q", "web")), Some(&pod("q", "db")));
+        second.replace(Some(&pod("p", "web")), None);
+        assert_eq!(
+            (found(&first, "web"), found(&first, "db")),
+            (vec!["p".into(), "q".into(), "r".into()], vec![])
+        );
+        assert_eq!(
+            (found(&second, "web"), found(&second, "db")),
+            (vec!["r".into()], vec!["q".into()])
+        );
+        let shared =
+            first.shards.iter().zip(&second.shards).filter(|(old, new)| Arc::ptr_eq(old, new));
+        assert!(shared.count() >= SHARDS - 8, "a pod has a few pairs");
+        for (name, app) in [("r", "web"), ("q", "db")] {
+            second.replace(Some(&pod(name, app)), None);
+        }
+        assert_eq!((second.bytes(), found(&second, "web")), (empty.bytes(), vec![]));
+    }
+
+    #[test]
+    fn an_object_stays_under_a_hash_that_it_keeps() {
+        let mut index = Index::default();
+        let pod = pod("p", "web");
+        index.replace(None, Some(&pod));
+        index.replace(None, Some(&pod));
+        index.replace(Some(&pod), Some(&pod));
+        assert_eq!(found(&index, "web"), ["p"]);
+    }
+}
