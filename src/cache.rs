@@ -32,6 +32,7 @@ mod metadata;
 pub mod object;
 pub mod outstanding;
 mod page;
+mod pages;
 mod pair;
 mod pool;
 pub mod portion;

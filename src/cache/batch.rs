@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     object::Object,
     page::{self, Page},
+    pages::Pages,
     store::Snapshot,
 };
 use crate::api::{ObjectKey, version::ResourceVersion};
@@ -51,25 +52,37 @@ impl Batch {
                 (before, after) => Arc::make_mut(&mut index).replace(before, after),
             }
         }
-        let mut pages = Vec::with_capacity(old.len() + 1);
+        let mut pages = Pages::default();
         let mut changes = self.changes.into_iter().peekable();
         // Keys before the first page belong to the first page, keys after the last page to the
         // last.
-        for (index, page) in old.iter().enumerate() {
-            let next = old.get(index + 1).map(|page| page.first_key());
-            let mut here = Vec::new();
-            while let Some(change) = changes.next_if(|(key, _)| next.is_none_or(|next| key < next))
-            {
-                here.push(change);
+        for (index, chapter) in old.chapters().iter().enumerate() {
+            let end = old.chapters().get(index + 1).map(|chapter| chapter.first_key());
+            if changes.peek().is_none_or(|(key, _)| end.is_some_and(|end| key >= end)) {
+                pages.push(chapter.clone());
+                continue;
             }
-            if here.is_empty() {
-                pages.push(page.clone());
-            } else {
-                page::append(&mut pages, merged(page, here), form, pool);
+            let mut laid_out = Vec::with_capacity(chapter.pages().len() + 1);
+            for (index, page) in chapter.pages().iter().enumerate() {
+                let next = chapter.pages().get(index + 1).map(|page| page.first_key()).or(end);
+                let mut here = Vec::new();
+                while let Some(change) =
+                    changes.next_if(|(key, _)| next.is_none_or(|next| key < next))
+                {
+                    here.push(change);
+                }
+                if here.is_empty() {
+                    laid_out.push(page.clone());
+                } else {
+                    page::append(&mut laid_out, merged(page, here), form, pool);
+                }
             }
+            pages.extend(laid_out);
         }
         let rest = changes.filter_map(|(_, object)| object).collect();
-        page::append(&mut pages, rest, form, pool);
+        let mut laid_out = Vec::new();
+        page::append(&mut laid_out, rest, form, pool);
+        pages.extend(laid_out);
         Snapshot::new(version, self.base.envelope().clone(), pages, index, pool.clone())
     }
 

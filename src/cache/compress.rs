@@ -30,12 +30,13 @@ pub(super) async fn compress_regularly(cache: Weak<Inner>) {
 }
 
 async fn compress(snapshot: &Snapshot, cache: &Inner) {
-    for page in snapshot.pages() {
+    for page in snapshot.pages().iter() {
         if page.rest(!cache.budget.pool().has_room(0)) {
             // A page takes a tenth of a millisecond.
             yield_now().await;
         }
     }
+    snapshot.pages().measure();
 }
 
 // === impl Inner ===

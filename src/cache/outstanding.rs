@@ -178,7 +178,7 @@ impl Table {
                 known.extend(current.pages().iter().map(Arc::as_ptr));
             }
         }
-        let kept = self.entries.iter().flat_map(|entry| entry.kept.snapshot.pages());
+        let kept = self.entries.iter().flat_map(|entry| entry.kept.snapshot.pages().iter());
         kept.filter(|page| known.insert(Arc::as_ptr(page))).map(|page| page.bytes()).sum()
     }
 }

@@ -15,6 +15,7 @@ use super::{
     index::Index,
     object::Object,
     page::{self, PAGE_BYTES_TARGET, PAGE_OBJECTS_TARGET, Page},
+    pages::{Pages, Place},
     pool::Pool,
     store::Snapshot,
 };
@@ -28,7 +29,7 @@ pub(super) struct Rebuild {
     pool: Arc<Pool>,
     index: Index,
     /// The old page whose key range contains the pending objects.
-    old: usize,
+    old: Place,
     /// The bytes of that page, once they are needed.
     old_raw: Option<Bytes>,
     pages: Vec<Arc<Page>>,
@@ -79,7 +80,8 @@ impl Rebuild {
         if self.old_range_ends_before(object.key()) {
             self.seal();
             while self.old_range_ends_before(object.key()) {
-                (self.old, self.old_raw) = (self.old + 1, None);
+                self.old_raw = None;
+                self.old = self.old_pages().map_or(self.old, |pages| pages.after(self.old));
             }
         }
         let object = match self.held(&object) {
@@ -109,7 +111,9 @@ impl Rebuild {
     ) -> Result<Snapshot, Duplicate> {
         self.seal();
         let (envelope, index) = (Arc::new(envelope), Arc::new(self.index));
-        let ordered = Snapshot::new(version.clone(), envelope, self.pages, index, self.pool);
+        let mut pages = Pages::default();
+        pages.extend(self.pages);
+        let ordered = Snapshot::new(version.clone(), envelope, pages, index, self.pool);
         if self.stragglers.is_empty() {
             return Ok(ordered);
         }
@@ -145,12 +149,16 @@ impl Rebuild {
         self.sealed_bytes = (self.sealed_bytes + after).saturating_sub(before);
     }
 
+    fn old_pages(&self) -> Option<&Pages> {
+        self.base.as_ref().map(|base| base.pages())
+    }
+
     fn old_page(&self) -> Option<&Arc<Page>> {
-        self.base.as_ref()?.pages().get(self.old)
+        self.old_pages()?.get(self.old)
     }
 
     fn old_range_ends_before(&self, key: &ObjectKey) -> bool {
-        let next = self.base.as_ref().and_then(|base| base.pages().get(self.old + 1));
+        let next = self.old_pages().and_then(|pages| pages.get(pages.after(self.old)));
         next.is_some_and(|next| next.first_key() <= key)
     }
 

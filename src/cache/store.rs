@@ -11,6 +11,7 @@ use super::{
     held::Held,
     index::Index,
     page::Page,
+    pages::{Pages, Place},
     pool::Pool,
     selection::{Selection, Wanted, selects},
 };
@@ -21,17 +22,22 @@ use crate::api::{ObjectKey, form::Form, query::Query, version::ResourceVersion};
 pub struct Snapshot {
     version: ResourceVersion,
     envelope: Arc<Envelope>,
-    pages: Arc<[Arc<Page>]>,
-    index: Arc<Index>,
+    content: Arc<Content>,
     /// The pool of page buffers.
     pool: Arc<Pool>,
-    len: usize,
+}
+
+/// The objects of a snapshot.
+#[derive(Debug)]
+struct Content {
+    pages: Pages,
+    index: Arc<Index>,
 }
 
 /// A position between two objects of a snapshot, in LIST order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
-    page: usize,
+    page: Place,
     object: usize,
 }
 
@@ -42,12 +48,11 @@ impl Snapshot {
     pub fn new(
         version: ResourceVersion,
         envelope: Arc<Envelope>,
-        pages: Vec<Arc<Page>>,
+        pages: Pages,
         index: Arc<Index>,
         pool: Arc<Pool>,
     ) -> Self {
-        let len = pages.iter().map(|page| page.len()).sum();
-        Self { version, envelope, pages: pages.into(), index, pool, len }
+        Self { version, envelope, content: Arc::new(Content { pages, index }), pool }
     }
 
     /// Returns the same objects at a later version, as a bookmark states.
@@ -57,7 +62,7 @@ impl Snapshot {
 
     /// Reports whether both are one state of one replica, perhaps at different versions.
     pub fn is_alike(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.pages, &other.pages)
+        Arc::ptr_eq(&self.content, &other.content)
     }
 
     /// Returns the version of the whole snapshot.
@@ -81,13 +86,13 @@ impl Snapshot {
     }
 
     /// Returns the pages, in key order.
-    pub fn pages(&self) -> &[Arc<Page>] {
-        &self.pages
+    pub fn pages(&self) -> &Pages {
+        &self.content.pages
     }
 
     /// Returns the index of the objects.
     pub fn index(&self) -> &Arc<Index> {
-        &self.index
+        &self.content.index
     }
 
     /// Returns the pool of page buffers.
@@ -97,25 +102,24 @@ impl Snapshot {
 
     /// Returns the number of objects.
     pub fn len(&self) -> usize {
-        self.len
+        self.pages().objects()
     }
 
     /// Reports whether there are no objects.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// Reports whether its objects have namespaces; `None` while there are none.
     pub fn is_namespaced(&self) -> Option<bool> {
-        Some(self.pages.first()?.first_key().namespace().is_some())
+        Some(self.pages().iter().next()?.first_key().namespace().is_some())
     }
 
-    /// Returns the memory held, estimated: raw bytes and overhead; pages may be shared with other
+    /// Returns the memory held when it was last measured, estimated; pages may be shared with other
     /// snapshots.
     pub fn bytes(&self) -> usize {
-        let pages: usize =
-            self.pages.iter().map(|page| page.bytes() + size_of::<Arc<Page>>()).sum();
-        pages + self.index.bytes() + size_of::<Self>() + size_of::<Envelope>()
+        let rest = self.index().bytes() + size_of::<Self>() + size_of::<Envelope>();
+        self.pages().bytes() + rest
     }
 
     /// Returns the object at a key.
@@ -136,18 +140,21 @@ impl Snapshot {
             }
             return selection;
         }
-        let keys = wanted.pairs().iter().map(|pair| self.index.keys(*pair));
+        let keys = wanted.pairs().iter().map(|pair| self.index().keys(*pair));
         if let Some(keys) = keys.min_by_key(|keys| keys.len()) {
             return self.among(keys, &wanted);
         }
-        let pages = &self.pages[self.page_index(wanted.from())..];
-        let end = pages.partition_point(|page| wanted.is_before_end(page.first_key().as_str()));
-        for (index, page) in pages[..end].iter().enumerate() {
+        let first = self.pages().find(wanted.from());
+        let is_before_end = |page: &&Arc<Page>| wanted.is_before_end(page.first_key().as_str());
+        let mut pages = self.pages().from(first).take_while(is_before_end).peekable();
+        let mut is_first = true;
+        while let Some(page) = pages.next() {
             // Only the pages at both ends may have keys outside the range.
-            let objects = match index == 0 || index + 1 == end {
+            let objects = match is_first || pages.peek().is_none() {
                 true => wanted.range(page),
                 false => 0..page.len(),
             };
+            is_first = false;
             selection.add_matching(page, objects, &wanted);
         }
         selection
@@ -157,12 +164,14 @@ impl Snapshot {
     fn among(&self, keys: &[ObjectKey], wanted: &Wanted<'_>) -> Selection<'_> {
         let mut selection = Selection::default();
         let start = keys.partition_point(|key| key.as_str() < wanted.from());
-        let mut at = 0;
+        let pages = self.pages();
+        let (mut at, mut next) = (Place::default(), Place::default());
         for key in keys[start..].iter().take_while(|key| wanted.is_before_end(key.as_str())) {
-            if self.pages.get(at + 1).is_some_and(|next| next.first_key() <= key) {
-                at += self.pages[at + 1..].partition_point(|page| page.first_key() <= key);
+            if pages.get(next).is_some_and(|next| next.first_key() <= key) {
+                at = pages.find(key.as_str());
+                next = pages.after(at);
             }
-            let Some(page) = self.pages.get(at) else { break };
+            let Some(page) = pages.get(at) else { break };
             if let Ok(object) = page.search(key) {
                 selection.add_matching(page, object..object + 1, wanted);
             }
@@ -172,12 +181,12 @@ impl Snapshot {
 
     /// Returns the next object after a position that a query selects, and the position after it.
     pub fn next(&self, query: &Query, mut from: Position) -> Option<(Held<'_>, Position)> {
-        while let Some(page) = self.pages.get(from.page) {
+        while let Some(page) = self.pages().get(from.page) {
             let mut rest = from.object..page.len();
             if let Some(found) = rest.find(|index| selects(query, page.head(*index))) {
                 return Some((Held::new(page, found), Position { object: found + 1, ..from }));
             }
-            from = Position { page: from.page + 1, object: 0 };
+            from = Position { page: self.pages().after(from.page), object: 0 };
         }
         None
     }
@@ -192,12 +201,7 @@ impl Snapshot {
     }
 
     fn page_of(&self, key: &str) -> Option<&Page> {
-        self.pages.get(self.page_index(key)).map(|page| &**page)
-    }
-
-    /// Returns the last page that does not begin after the key.
-    fn page_index(&self, key: &str) -> usize {
-        self.pages.partition_point(|page| page.first_key().as_str() <= key).saturating_sub(1)
+        self.pages().get(self.pages().find(key)).map(|page| &**page)
     }
 }
 

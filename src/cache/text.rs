@@ -5,7 +5,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU8, Ordering},
+    atomic::{AtomicU8, AtomicUsize, Ordering},
 };
 
 use arc_swap::ArcSwap;
@@ -21,6 +21,8 @@ pub(super) struct Text {
     /// The reads in this round, up to [`READS_MAX`].
     reads: AtomicU8,
     length: usize,
+    /// The length of the bytes as they are held.
+    held: AtomicUsize,
     pool: Arc<Pool>,
 }
 
@@ -50,7 +52,8 @@ impl Text {
         let is_short = length < LENGTH_MIN;
         let state = if is_short { State::Incompressible(raw) } else { State::raw(raw, pool) };
         let state = ArcSwap::from_pointee(state);
-        Self { state, reads: AtomicU8::new(0), length, pool: pool.clone() }
+        let held = AtomicUsize::new(length);
+        Self { state, reads: AtomicU8::new(0), length, held, pool: pool.clone() }
     }
 
     /// Returns the length of the bytes.
@@ -60,11 +63,7 @@ impl Text {
 
     /// Returns the memory held, estimated.
     pub(super) fn bytes(&self) -> usize {
-        let held = match &**self.state.load() {
-            State::Raw(raw) | State::Incompressible(raw) => raw.len(),
-            State::Compressed(compressed) => compressed.len(),
-        };
-        held + size_of::<State>()
+        self.held.load(Ordering::Relaxed) + size_of::<State>()
     }
 
     /// Returns the bytes.
@@ -115,8 +114,12 @@ impl Text {
     fn replace(&self, state: &Arc<State>, next: State) {
         let next = Arc::new(next);
         let found = self.state.compare_and_swap(state, next.clone());
-        let replaced = if Arc::ptr_eq(&found, state) { &**state } else { &*next };
-        replaced.release(&self.pool);
+        if Arc::ptr_eq(&found, state) {
+            self.held.store(next.len(), Ordering::Relaxed);
+            state.release(&self.pool);
+        } else {
+            next.release(&self.pool);
+        }
     }
 }
 
@@ -132,6 +135,13 @@ impl State {
     fn raw(raw: Bytes, pool: &Pool) -> Self {
         pool.add_raw(raw.len());
         Self::Raw(raw)
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Raw(raw) | Self::Incompressible(raw) => raw.len(),
+            Self::Compressed(compressed) => compressed.len(),
+        }
     }
 
     /// Gives back the room of bytes that are no longer held, or never were.

@@ -68,6 +68,8 @@ mutants! {
     CallersShareDocuments,
     /// A list's cached body is reused for another state.
     StaleBody,
+    /// A changed label is not in the index.
+    IndexUnchanged,
     /// A list ignores its label selector.
     LabelSelectorIgnored,
     /// A list ignores its field selector.
@@ -104,6 +106,8 @@ mutants! {
     GzipInMembers,
     /// A compressed list has the segments of its earlier state.
     SegmentKept,
+    /// A compressed list counts as unchanged though an event concerns it.
+    ListCarriedOver,
     /// A segment is sent after another text than the one it was compressed after.
     SegmentOfOtherContext,
     /// An age in a Table is a second too high.

@@ -59,6 +59,7 @@ const FINDERS: &[Row] = &[
         &[
             Mutant::LostDeletion,
             Mutant::StaleBody,
+            Mutant::IndexUnchanged,
             Mutant::LabelSelectorIgnored,
             Mutant::FieldSelectorIgnored,
             Mutant::NamespaceIgnored,
@@ -231,7 +232,7 @@ const FINDERS: &[Row] = &[
         &["reads::negotiation::a_large_list_is_one_gzip_member_for_clients_that_accept_gzip"],
     ),
     (
-        &[Mutant::SegmentKept, Mutant::SegmentOfOtherContext],
+        &[Mutant::SegmentKept, Mutant::SegmentOfOtherContext, Mutant::ListCarriedOver],
         &["reads::compressed::a_changing_list_is_one_gzip_member_in_every_form"],
     ),
     (&[Mutant::VersionNotAwaited], &["reads::versions::list_not_older_than_waits_for_the_cache"]),

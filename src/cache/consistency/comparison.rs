@@ -12,6 +12,7 @@ use crate::{
     cache::{
         digest::Digest,
         held::Held,
+        pages::Place,
         split::{SplitError, Splitter},
         store::Snapshot,
     },
@@ -30,7 +31,7 @@ struct Walk {
     held: Arc<Snapshot>,
     extent: Extent,
     /// The page and the object that the next item should equal.
-    page: usize,
+    page: Place,
     object: usize,
     listed: Digest,
     difference: Option<Difference>,
@@ -133,7 +134,8 @@ impl Comparison {
     /// Will compare a list with a snapshot; no item above `item_bytes_max` is believed.
     pub(super) fn new(held: Arc<Snapshot>, extent: Extent, item_bytes_max: usize) -> Self {
         let (listed, difference, reshaped) = (Digest::default(), None, None);
-        let walk = Walk { held, extent, page: 0, object: 0, listed, difference, reshaped };
+        let walk =
+            Walk { held, extent, page: Place::default(), object: 0, listed, difference, reshaped };
         Self { splitter: Splitter::new(item_bytes_max), walk }
     }
 
@@ -206,9 +208,10 @@ impl Walk {
 
     fn advance(&mut self) {
         self.object += 1;
-        let length = self.held.pages().get(self.page).map_or(0, |page| page.len());
+        let pages = self.held.pages();
+        let length = pages.get(self.page).map_or(0, |page| page.len());
         if self.object >= length {
-            (self.page, self.object) = (self.page + 1, 0);
+            (self.page, self.object) = (pages.after(self.page), 0);
         }
     }
 
