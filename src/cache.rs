@@ -15,6 +15,7 @@ mod consistency;
 pub mod counters;
 mod demand;
 pub mod digest;
+mod ending;
 mod envelope;
 mod event;
 mod expired;
@@ -80,6 +81,7 @@ use self::{
     compress::compress_regularly,
     consistency::Checker,
     counters::Counters,
+    ending::Ending,
     history::History,
     outstanding::Outstanding,
     reflector::{Ended, Random, Reflector},
@@ -105,13 +107,6 @@ struct Inner {
     outstanding: Outstanding,
     tasks: TaskTracker,
     stop: CancellationToken,
-}
-
-/// The end of a replica's task.
-struct Ending {
-    cache: Weak<Inner>,
-    replica: Arc<Replica>,
-    ended: Ended,
 }
 
 /// The demand for a replica that a read counts as.
@@ -161,16 +156,10 @@ impl Cache {
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         });
-        let tidying = tidy_regularly(Arc::downgrade(&inner));
-        let stop = inner.stop.clone();
-        inner.tasks.spawn(async move { stop.run_until_cancelled(tidying).await });
-        let compressing = compress_regularly(Arc::downgrade(&inner));
-        let stop = inner.stop.clone();
-        inner.tasks.spawn(async move { stop.run_until_cancelled(compressing).await });
+        inner.run(tidy_regularly(Arc::downgrade(&inner)));
+        inner.run(compress_regularly(Arc::downgrade(&inner)));
         if let Some(period) = inner.settings.borrow().consistency.period {
-            let checking = Checker::new(Arc::downgrade(&inner), period).run();
-            let stop = inner.stop.clone();
-            inner.tasks.spawn(async move { stop.run_until_cancelled(checking).await });
+            inner.run(Checker::new(Arc::downgrade(&inner), period).run());
         }
         Self(inner)
     }
@@ -262,6 +251,12 @@ impl Cache {
 impl Inner {
     fn set(&self) -> MutexGuard<'_, Set> {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a task until the cache stops.
+    fn run(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move { stop.run_until_cancelled(task).await });
     }
 
     fn spawn(
@@ -364,28 +359,6 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.stop.cancel();
-    }
-}
-
-// === impl Ending ===
-
-impl Ending {
-    fn new(cache: Weak<Inner>, replica: Arc<Replica>) -> Self {
-        Self { cache, replica, ended: Ended::Panicked }
-    }
-
-    async fn of(mut self, task: impl Future<Output = Ended>) {
-        self.ended = task.await;
-    }
-}
-
-impl Drop for Ending {
-    /// Removes the replica, however the task ends: no reader waits for a replica without a
-    /// reflector.
-    fn drop(&mut self) {
-        let forget = |cache: Arc<Inner>| cache.forget(&self.replica, self.ended);
-        let successor = self.cache.upgrade().and_then(forget);
-        self.replica.end(Instant::now(), successor);
     }
 }
 

@@ -98,6 +98,7 @@ fn record_upstream(metrics: &Metrics, pods: &GroupVersionResource) {
         unproven: Some(MOMENT),
     }]);
     metrics.kept_responses(1);
+    metrics.uncompressed_objects(1);
     metrics.unproven_cells(&[(listless::api::GroupResource::new("", "pods"), "Age".into(), 1)]);
     metrics.replica_totals(&ReplicaTotals {
         started: 1,
