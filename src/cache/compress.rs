@@ -10,7 +10,7 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::{Inner, store::Snapshot};
+use super::{Cache, Inner, store::Snapshot};
 
 /// The time without a read after which a page is compressed.
 const ROUND: Duration = Duration::from_secs(10);
@@ -22,7 +22,7 @@ pub(super) async fn compress_regularly(cache: Weak<Inner>) {
     loop {
         rounds.tick().await;
         let Some(cache) = cache.upgrade() else { return };
-        cache.budget.pool().limit_raw(cache.settings.borrow().uncompressed_limit_bytes);
+        cache.limit_raw();
         for snapshot in cache.snapshots() {
             compress(&snapshot, &cache).await;
         }
@@ -42,6 +42,13 @@ async fn compress(snapshot: &Snapshot, cache: &Inner) {
 // === impl Inner ===
 
 impl Inner {
+    /// Limits what stays uncompressed: no replica is dropped to keep others uncompressed.
+    fn limit_raw(self: &Arc<Self>) {
+        let (pool, limit) = (self.budget.pool(), self.settings.borrow().uncompressed_limit_bytes);
+        let room = Cache(self.clone()).spare_bytes() + pool.raw_bytes();
+        pool.limit_raw(limit.min(room / 8 * 7));
+    }
+
     /// Returns the published state of every replica.
     fn snapshots(&self) -> Vec<Arc<Snapshot>> {
         let set = self.set();
