@@ -291,7 +291,7 @@ impl Stage {
         self.post(namespace, pod, "").await?.successful()?.json()
     }
 
-    async fn dry_run(&self, namespace: &str, pod: &Value) -> Result<Value> {
+    pub(crate) async fn dry_run(&self, namespace: &str, pod: &Value) -> Result<Value> {
         self.post(namespace, pod, "?dryRun=All").await?.successful()?.json()
     }
 

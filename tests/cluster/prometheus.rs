@@ -1,6 +1,7 @@
 //! A real Prometheus scrapes Listless and the apiserver. Rules, alerts and the dashboard give their
 //! documented results. The apiserver's error budget burns only without Listless.
 
+mod defaults;
 mod server;
 mod storm;
 
@@ -80,10 +81,10 @@ fn promtool(arguments: &[&str], files: &[PathBuf], input: &str) {
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&said));
 }
 
-fn scrape(job: &str, proxy: &ProxyProcess) -> Value {
+fn scrape(job: &str, admin: &str) -> Value {
     json!({
         "job_name": job, "scrape_interval": "1s", "scrape_timeout": "1s",
-        "static_configs": [{"targets": [proxy.admin_address()]}],
+        "static_configs": [{"targets": [admin]}],
     })
 }
 
@@ -120,8 +121,8 @@ async fn prometheus_finds_a_value_for_every_rule_and_every_panel() {
     let kubeconfig = fleet.plane().kubeconfig(User::Admin).expect("a kubeconfig");
     let small = ProxyProcess::start(&kubeconfig, Some(WITHOUT_ROOM)).await.expect("a proxy");
     let scrapes = vec![
-        scrape("listless", &proxy),
-        scrape("small", &small),
+        scrape("listless", proxy.admin_address()),
+        scrape("small", small.admin_address()),
         scrape_apiserver(fleet.plane(), "2s"),
     ];
     let prometheus = Prometheus::start(scrapes, &shipped_rules()).await.expect("a Prometheus");

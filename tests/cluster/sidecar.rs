@@ -18,7 +18,7 @@ use crate::rig::proxy_process::ProxyProcess;
 const ACCOUNT: &str = "/api/v1/namespaces/shop/serviceaccounts/beside";
 const BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/rolebindings";
 const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/roles";
-const CONFIG_MAPS: &str = "/api/v1/namespaces/shop/configmaps";
+pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/shop/configmaps";
 
 /// The documented time after which withdrawn rights end answers from memory.
 const REVOKED_LIMIT: Duration = Duration::from_secs(65);
@@ -87,17 +87,17 @@ async fn answers_its_service_account(version: Version) {
 }
 
 /// A pod's directories, its service account, and Listless.
-struct Pod {
+pub(crate) struct Pod {
     admin: Client,
     apiserver: Server,
-    proxy: ProxyProcess,
+    pub(crate) proxy: ProxyProcess,
     folder: TempDir,
 }
 
 // === impl Pod ===
 
 impl Pod {
-    async fn start(plane: &ControlPlane) -> Result<Self> {
+    pub(crate) async fn start(plane: &ControlPlane) -> Result<Self> {
         let admin = plane.client(User::Admin, Protocol::Http1)?;
         make_account(&admin).await?;
         let (folder, apiserver) = (TempDir::new()?, plane.server()?);
@@ -108,11 +108,11 @@ impl Pod {
         Ok(Self { admin, apiserver, proxy, folder })
     }
 
-    fn mirrored(&self, file: &str) -> String {
+    pub(crate) fn mirrored(&self, file: &str) -> String {
         fs::read_to_string(self.folder.path().join("mirror").join(file)).expect("a file")
     }
 
-    fn client(&self, token: Option<&str>) -> Client {
+    pub(crate) fn client(&self, token: Option<&str>) -> Client {
         Client::new(self.proxy.server(), token, Protocol::Http2)
     }
 

@@ -19,6 +19,7 @@ const POLL: Duration = Duration::from_millis(50);
 
 pub(crate) struct Replica {
     address: String,
+    admin: String,
     process: Process,
 }
 
@@ -46,15 +47,20 @@ impl Replica {
             poll.tick().await;
             let log = process.log_tail(usize::MAX);
             if let Some(address) = word_after(&log, " at https://")
+                && let Some(admin) = word_after(&log, "--admin: http://")
                 && let Some(health) = word_after(&log, "--health: http://")
                 && is_ready(&health).await
             {
-                return Ok(Self { address, process });
+                return Ok(Self { address, admin, process });
             }
             if !process.is_running() || Instant::now() > deadline {
                 bail!("no injector: {log}");
             }
         }
+    }
+
+    pub(crate) fn admin_address(&self) -> &str {
+        &self.admin
     }
 
     pub(crate) fn url(&self) -> String {
