@@ -17,10 +17,14 @@ pub struct Index {
     bytes: usize,
 }
 
-/// The keys of each pair, in order. A change copies one shard and the keys of one pair.
-type Shard = HashMap<u64, Arc<Vec<ObjectKey>>, RandomState>;
+/// The keys of each pair, in order; `None` once there are too many. A change copies one shard and
+/// the keys of one pair.
+type Shard = HashMap<u64, Option<Arc<Vec<ObjectKey>>>, RandomState>;
 
 const SHARDS: usize = 256;
+
+/// The limit of keys of one pair: above it a pair says too little, and changes would be expensive.
+const KEYS_MAX: usize = if cfg!(test) { 8 } else { 4096 };
 
 /// The estimated table slot, reference counts and allocator overhead of a pair.
 const PAIR_BYTES: usize = 96;
@@ -39,9 +43,13 @@ impl Index {
         size_of::<Self>() + size_of_val(&*self.shards) + self.bytes
     }
 
-    /// Returns the keys of the objects that have a pair, given by its hash, in order.
-    pub fn keys(&self, pair: u64) -> &[ObjectKey] {
-        self.shards[Self::shard(pair)].get(&pair).map_or(&[], |keys| keys)
+    /// Returns the keys of the objects that have a pair, given by its hash, in order; `None` if there
+    /// are too many.
+    pub fn keys(&self, pair: u64) -> Option<&[ObjectKey]> {
+        match self.shards[Self::shard(pair)].get(&pair) {
+            Some(keys) => keys.as_ref().map(|keys| &***keys),
+            None => Some(&[]),
+        }
     }
 
     /// Replaces an object, or adds or removes one.
@@ -56,25 +64,29 @@ impl Index {
 
     fn insert(&mut self, pair: u64, key: &ObjectKey) {
         let shard = Arc::make_mut(&mut self.shards[Self::shard(pair)]);
-        let keys = shard.entry(pair).or_insert_with(|| {
+        let entry = shard.entry(pair).or_insert_with(|| {
             self.bytes += PAIR_BYTES;
-            Arc::default()
+            Some(Arc::default())
         });
-        let keys = Arc::make_mut(keys);
+        let Some(keys) = entry else { return };
         // Lists come in the order of keys.
         let place = match keys.last() {
             Some(last) if last >= key => keys.binary_search(key),
             _ => Err(keys.len()),
         };
-        if let Err(place) = place {
-            keys.insert(place, key.clone());
-            self.bytes += size_of::<ObjectKey>();
+        let Err(place) = place else { return };
+        if keys.len() == KEYS_MAX {
+            self.bytes -= KEYS_MAX * size_of::<ObjectKey>();
+            *entry = None;
+            return;
         }
+        Arc::make_mut(keys).insert(place, key.clone());
+        self.bytes += size_of::<ObjectKey>();
     }
 
     fn remove(&mut self, pair: u64, key: &ObjectKey) {
         let shard = Arc::make_mut(&mut self.shards[Self::shard(pair)]);
-        let Some(keys) = shard.get_mut(&pair) else { return };
+        let Some(Some(keys)) = shard.get_mut(&pair) else { return };
         let Ok(place) = keys.binary_search(key) else { return };
         Arc::make_mut(keys).remove(place);
         self.bytes -= size_of::<ObjectKey>();
@@ -103,7 +115,7 @@ mod tests {
     }
 
     fn found(index: &Index, app: &str) -> Vec<String> {
-        let keys = index.keys(Pair::hash_of(PairKind::Label, "app", app));
+        let keys = index.keys(Pair::hash_of(PairKind::Label, "app", app)).expect("few");
         keys.iter().map(|key| key.name().to_owned()).collect()
     }
 
@@ -142,5 +154,21 @@ mod tests {
         index.replace(None, Some(&pod));
         index.replace(Some(&pod), Some(&pod));
         assert_eq!(found(&index, "web"), ["p"]);
+    }
+
+    #[test]
+    fn a_pair_of_too_many_objects_names_none() {
+        const NAMES: [&str; KEYS_MAX + 1] = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
+        let mut index = Index::default();
+        let web = Pair::hash_of(PairKind::Label, "app", "web");
+        for name in NAMES {
+            assert!(index.keys(web).is_some());
+            index.replace(None, Some(&pod(name, "web")));
+        }
+        for name in NAMES {
+            assert_eq!(index.keys(web), None);
+            index.replace(Some(&pod(name, "web")), None);
+        }
+        assert_eq!(found(&index, "db"), Vec::<String>::new());
     }
 }

@@ -140,7 +140,7 @@ impl Snapshot {
             }
             return selection;
         }
-        let keys = wanted.pairs().iter().map(|pair| self.index().keys(*pair));
+        let keys = wanted.pairs().iter().filter_map(|pair| self.index().keys(*pair));
         if let Some(keys) = keys.min_by_key(|keys| keys.len()) {
             return self.among(keys, &wanted);
         }
