@@ -158,9 +158,8 @@ pub fn decide_watch(
         (_, SyncState::Starting) => {
             return wait(Reach::Synced, START_PATIENCE, ForwardReason::NotSynced);
         }
-        // The apiserver accepts versions that it has lost; see below.
-        _ if view.restored => return detour(ForwardReason::NotSynced),
-        _ => return keep(ForwardReason::NotSynced),
+        // The replica lists again. The apiserver also accepts versions that it has lost; see below.
+        _ => return detour(ForwardReason::NotSynced),
     };
     if let Some(reason) = unproven(view, candidate.max_staleness, now) {
         return detour(reason);

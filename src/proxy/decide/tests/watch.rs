@@ -20,6 +20,17 @@ fn step(
     waited: Duration,
     restored: bool,
 ) -> Step {
+    step_beside(query, freshness, session, waited, |view| view.restored = restored)
+}
+
+/// The same, with another change of the replica's state.
+fn step_beside(
+    query: &str,
+    freshness: Freshness,
+    session: &Session,
+    waited: Duration,
+    change: impl FnOnce(&mut View),
+) -> Step {
     let now = Instant::now();
     let (info, policy) =
         (info(&format!("{PODS}?watch=1&{query}")), policy(freshness, Rewrite::Keep));
@@ -33,7 +44,7 @@ fn step(
     let snapshot = pods(10, &[("shop", "a", "1", 5, "web"), ("shop", "b", "2", 6, "web")]);
     let mut view = view(candidate.watch.query.clone(), Some(snapshot), now);
     view.oldest = Some(version(8));
-    view.restored = restored;
+    change(&mut view);
     decide_watch(&candidate, &Lookup::Found(view), session, now, waited)
 }
 
@@ -46,6 +57,21 @@ fn begins(query: &str, session: &Session) -> Result<(Begin, Level), ForwardReaso
 
 const INITIAL: &str = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
 const NO_INITIAL: &str = "sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
+
+#[test]
+fn a_watch_that_comes_while_a_replica_lists_again_is_forwarded_for_a_short_time() {
+    let session = Session::default();
+    for bookmarks in [true, false] {
+        let query = format!("resourceVersion=9&allowWatchBookmarks={bookmarks}");
+        let failing = |view: &mut View| (view.snapshot, view.state) = (None, SyncState::Failing);
+        let step = step_beside(&query, Freshness::Session, &session, Duration::MAX, failing);
+        let plan = act(step);
+        assert_eq!(reason(&plan), ForwardReason::NotSynced);
+        let is_brief =
+            matches!(&plan, Plan::Forward(Forward { rewriting: Rewriting::Brief(_), .. }));
+        assert_eq!(is_brief, bookmarks, "its client continues at a bookmark");
+    }
+}
 
 #[test]
 fn a_watch_starts_with_the_state_or_within_the_window() {
