@@ -138,7 +138,7 @@ impl Joint {
     }
 
     /// Returns the number of segments.
-    pub fn len(&self) -> usize {
+    pub fn segments(&self) -> usize {
         self.deflated.len()
     }
 }

@@ -327,7 +327,7 @@ fn join(
     items: &Joint,
     deflaters: &mut Deflaters,
 ) -> VecDeque<Bytes> {
-    let mut member = Member::new(items.len());
+    let mut member = Member::new(items.segments());
     if head.len() < SHORT_BYTES / 8 {
         member.store(head);
     } else {

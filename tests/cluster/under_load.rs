@@ -12,7 +12,7 @@ use crate::clusters::skipped;
 use crate::differential::judge::Served;
 use crate::load::history::History;
 use crate::load::pollers::{Observation, Outcome, Pollers, Refusal};
-use crate::load::verdict::{Outage, wrong_answers, wrong_in_outage};
+use crate::load::verdict::{Outage, steps_across, wrong_answers, wrong_in_outage};
 use crate::load::{DATA, Fleet, POLLERS};
 use crate::rig::artifact::Built;
 use crate::rig::client::{Client, Protocol, Request};
@@ -177,7 +177,12 @@ async fn outage(version: Version) {
     let own = proxy.metrics().await.expect("metrics");
     let relists = own.sum("listless_replica_lists_total", &[("round", "again")]) as u64;
     let summary = Summary::of(&fleet, &counts, outage, &seen, relists);
-    eprintln!("proof: outage on {}: {made} + {made_after} writes, {summary}", version.name());
+    eprintln!(
+        "proof: outage on {}: {made} + {made_after} writes, {summary}, {} lists behind one of another \
+         query",
+        version.name(),
+        steps_across(&seen)
+    );
     let log = proxy.log();
     assert!(caught_up, "not all changes came from memory in {CATCH_UP_LIMIT:?}\n{log}");
     let wrong = wrong_answers(&history, &seen);

@@ -54,31 +54,39 @@ fn difference<'a>(one: &'a Items, other: &Items) -> Vec<(&'a String, &'a u64)> {
     one.iter().filter(|(name, version)| other.get(*name) != Some(version)).collect()
 }
 
-/// All pollers are one session. A response sets the floor for later requests of the others.
+/// The lists of one query never go back. Each poller has its own query, and no object is in two of
+/// them, so the pollers do not bind each other.
 fn backward_steps(seen: &[Observation]) -> Vec<String> {
-    let lists = || {
-        seen.iter().filter_map(|observation| match observation.outcome {
-            Outcome::List { version, .. } => Some((observation, version)),
-            _ => None,
+    let step = |later: &Observation, (version, served): (u64, &Served)| {
+        let (floor, first) = shown_before(seen, later, Some(later.poller))?;
+        (version < floor).then(|| {
+            let poller = later.poller;
+            format!("poller {poller}: version {version} ({served:?}) after {floor} ({first:?})")
         })
     };
-    let mut received: Vec<(Instant, u64)> =
-        lists().map(|(observation, version)| (observation.received, version)).collect();
-    received.sort();
-    let mut asked: Vec<(Instant, u64)> =
-        lists().map(|(observation, version)| (observation.sent, version)).collect();
-    asked.sort();
-    let (mut told, mut floor) = (received.into_iter().peekable(), 0);
-    let mut wrong = Vec::new();
-    for (sent, version) in asked {
-        while let Some((_, shown)) = told.next_if(|(moment, _)| *moment < sent) {
-            floor = floor.max(shown);
-        }
-        if version < floor {
-            wrong.push(format!("version {version} after {floor} had been shown"));
-        }
-    }
-    wrong
+    seen.iter().filter_map(|later| step(later, later.list()?)).collect()
+}
+
+/// Lists of one query at an older version than a list of another had before. They are right, for
+/// only what a query selects decides; they tell how much the replica was behind what was forwarded.
+pub fn steps_across(seen: &[Observation]) -> usize {
+    let is_behind = |later: &&Observation| {
+        let shown = shown_before(seen, later, None).map(|(floor, _)| floor);
+        later.list().is_some_and(|(version, _)| Some(version) < shown)
+    };
+    seen.iter().filter(is_behind).count()
+}
+
+/// The newest version that one poller, or any, had received before a request, and its source.
+fn shown_before<'a>(
+    seen: &'a [Observation],
+    later: &Observation,
+    poller: Option<u32>,
+) -> Option<(u64, &'a Served)> {
+    let before = seen.iter().filter(|earlier| {
+        poller.is_none_or(|poller| earlier.poller == poller) && earlier.received < later.sent
+    });
+    before.filter_map(Observation::list).max_by_key(|(version, _)| *version)
 }
 
 /// The errors of responses while there was no apiserver.
@@ -107,6 +115,18 @@ pub fn refusal_complaint(refusal: &Refusal) -> Option<String> {
     (!right).then(|| format!("{refusal:?}"))
 }
 
+// === impl Observation ===
+
+impl Observation {
+    /// The version and the source of its list.
+    fn list(&self) -> Option<(u64, &Served)> {
+        match &self.outcome {
+            Outcome::List { version, served, .. } => Some((*version, served)),
+            _ => None,
+        }
+    }
+}
+
 // === impl Outage ===
 
 impl Outage {
@@ -126,13 +146,17 @@ mod tests {
     }
 
     #[test]
-    fn a_step_back_is_detected_across_pollers() {
+    fn a_step_back_of_one_query_is_detected() {
         let now = Instant::now();
         let later = now + Duration::from_secs(1);
         assert!(backward_steps(&[list(now, 5), list(later, 5)]).is_empty());
         assert_eq!(backward_steps(&[list(now, 6), list(later, 5)]).len(), 1);
         // Two requests that run side by side may overtake each other.
         assert!(backward_steps(&[list(now, 6), list(now, 5)]).is_empty());
+        // Another query has versions of its own.
+        let other = Observation { poller: 1, ..list(later, 5) };
+        assert!(backward_steps(&[list(now, 6), other.clone()]).is_empty());
+        assert_eq!(steps_across(&[list(now, 6), other]), 1);
     }
 
     #[test]
