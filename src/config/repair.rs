@@ -19,6 +19,8 @@ pub(super) fn find_others(text: &str, places: &Places, problems: &mut Vec<Proble
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_depth: DEPTH_MAX },
         duplicate_keys: DuplicateKeyPolicy::LastWins,
+        // Without a type, `off` would become false, which is no value of `action`.
+        strict_booleans: true,
     };
     let Ok(mut tree) = serde_saphyr::from_str_with_options::<Value>(text, options) else { return };
     if problems.iter().any(|problem| !problem.is_repeated_key() && !repair(&mut tree, problem)) {

@@ -54,9 +54,12 @@ type Chunks = Arc<VecDeque<Bytes>>;
 /// The smallest body that the apiserver compresses (S-HDR-01).
 const GZIP_BYTES_MIN: usize = 128 * 1024;
 
-/// The largest list whose plain body is kept. A larger one is cheap to build from whole pages, or
-/// expensive to keep.
-const PLAIN_BYTES_MAX: usize = 1024 * 1024;
+/// The largest list of whole objects whose plain body is kept. A larger one is cheap to copy from
+/// their pages, and would hold them a second time.
+const PLAIN_BYTES_MAX: usize = 128 * 1024;
+
+/// The largest list in another representation whose plain body is kept: each item is printed.
+const PRINTED_BYTES_MAX: usize = 1024 * 1024;
 
 /// The capacity for a response's headers, with those that other code adds.
 const HEADERS: usize = 6;
@@ -186,7 +189,11 @@ impl Local {
     /// Keeps a plain body, if it is not large.
     async fn plain(&self, wanted: &Wanted<'_>, list: ListBody) -> Chunks {
         let chunks = Arc::new(list.chunks);
-        if list.bytes <= PLAIN_BYTES_MAX {
+        let most = match wanted.representation {
+            Representation::Object => PLAIN_BYTES_MAX,
+            Representation::Metadata(_) | Representation::Table(_) => PRINTED_BYTES_MAX,
+        };
+        if list.bytes <= most {
             let kept = Some(chunks.clone());
             let made = Made { chunks: kept, until: list.alike_until, ..Made::default() };
             self.bodies.keep(wanted, Encoding::Identity, async { made }).await;

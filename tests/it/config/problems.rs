@@ -191,6 +191,17 @@ fn problems_of_every_sort_are_told_at_once() {
 }
 
 #[test]
+fn a_value_that_yaml_also_knows_as_a_boolean_is_right_beside_a_problem() {
+    refuses(
+        &format!("{HEAD}repeatPolls: {{action: off, maxDelay: soon}}\nmoed: enforce\n"),
+        "c.yaml:3:38: repeatPolls.maxDelay: \"soon\" is not a duration; use numbers with h, m, s or \
+         ms, such as 10m, 1m30s or 250ms\n\
+         c.yaml:4:1: moed: unknown field \"moed\", expected one of apiVersion, kind, mode, cache, \
+         uncachedReads, repeatPolls, observe, discovery, accessLog, audit; did you mean \"mode\"?",
+    );
+}
+
+#[test]
 fn rules_without_resources_or_namespaces_get_a_reason() {
     refuses(
         &rule("resources: [Pod, pods/log]\n    namespaces: ['*', Shop]"),
