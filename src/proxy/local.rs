@@ -174,10 +174,11 @@ impl Local {
         else {
             return None;
         };
+        if until.is_some_and(|until| *now >= until) {
+            return None;
+        }
         let checkpoint = then.moved_to(replica, snapshot, query)?;
-        let is_in_time = until.is_none_or(|until| *now < until);
-        let chunks =
-            is_in_time.then(|| self.gzip.again(stitched, snapshot, portion, *representation))??;
+        let chunks = self.gzip.again(stitched, snapshot, portion, *representation)?;
         Some(Made {
             chunks: Some(Arc::new(chunks)),
             until: *until,
