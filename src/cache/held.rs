@@ -1,4 +1,4 @@
-//! An object of a page.
+//! An object of a page, and a reader of many of them.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::{
     object::{Head, Object},
     page::Page,
+    selection::Run,
 };
 
 /// An object where a page holds it. Its parsed parts are at hand; its bytes may be compressed.
@@ -14,6 +15,14 @@ use super::{
 pub struct Held<'a> {
     page: &'a Page,
     index: usize,
+}
+
+/// Reads objects, best in LIST order: the page of the last one stays at hand, so that each page is
+/// decompressed once.
+#[derive(Debug, Default)]
+pub(super) struct PageReader<'a> {
+    page: Option<&'a Page>,
+    raw: Bytes,
 }
 
 // === impl Held ===
@@ -42,6 +51,29 @@ impl<'a> Held<'a> {
     /// Returns the object, which keeps the page's bytes alive.
     pub fn object(self) -> Object {
         Object::new(self.head().clone(), self.raw())
+    }
+}
+
+// === impl PageReader ===
+
+impl<'a> PageReader<'a> {
+    /// Returns the bytes of an object as an item of a LIST.
+    pub(super) fn object(&mut self, object: Held<'a>) -> &[u8] {
+        &self.page(object.page)[object.page.range(object.index)]
+    }
+
+    /// Returns the bytes of adjacent objects with separators between them; `open` keeps the one at
+    /// the end.
+    pub(super) fn run(&mut self, run: &Run<'a>, open: bool) -> Bytes {
+        self.page(run.page).slice(run.page.range_of_run(run.objects.clone(), open))
+    }
+
+    fn page(&mut self, page: &'a Page) -> &Bytes {
+        if !self.page.is_some_and(|last| std::ptr::eq(last, page)) {
+            self.page = Some(page);
+            self.raw = page.raw();
+        }
+        &self.raw
     }
 }
 

@@ -97,7 +97,7 @@ impl Index {
     }
 
     fn shard(pair: u64) -> usize {
-        (pair >> 56) as usize % SHARDS
+        (pair >> 56) as usize
     }
 }
 

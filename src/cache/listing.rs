@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::{
     form::Envelope,
-    held::Held,
+    held::{Held, PageReader},
     page,
     portion::{ListMeta, Portion},
     render::{Gather, ListBody},
@@ -71,20 +71,20 @@ impl<'a> Listing<'a> {
         Some(head.len() + objects + separators + tail.len())
     }
 
-    /// Appends an object as an item, after the separator from the previous one; `None` if it cannot
-    /// be printed.
-    pub fn write(&self, object: Held<'a>, is_first: bool, out: &mut Vec<u8>) -> Option<()> {
+    /// Appends an object's bytes as an item, after the separator from the previous one; `None` if it
+    /// cannot be printed.
+    pub fn write(&self, object: &[u8], is_first: bool, out: &mut Vec<u8>) -> Option<()> {
         let envelope = self.snapshot.envelope();
         if !is_first {
             out.extend_from_slice(self.separator());
         }
         match self.representation {
-            Representation::Object => out.extend_from_slice(&object.raw()),
+            Representation::Object => out.extend_from_slice(object),
             Representation::Metadata(partial) => {
-                envelope.write_metadata(&object.raw(), partial, out)?;
+                envelope.write_metadata(object, partial, out)?;
             }
             Representation::Table(table) => {
-                envelope.table()?.write_row(&object.raw(), table, self.now, out)?;
+                envelope.table()?.write_row(object, table, self.now, out)?;
             }
         }
         Some(())
@@ -92,8 +92,8 @@ impl<'a> Listing<'a> {
 
     /// Returns the moment until which an item's text stays the same; `None` if it does not change
     /// with time.
-    pub fn alike_until(&self, object: Held<'a>) -> Option<Moment> {
-        self.snapshot.envelope().table()?.alike_until(&object.raw(), self.now)
+    pub fn alike_until(&self, object: &[u8]) -> Option<Moment> {
+        self.snapshot.envelope().table()?.alike_until(object, self.now)
     }
 
     /// Returns the texts before and after the items, which have this length together.
@@ -113,10 +113,8 @@ impl<'a> Listing<'a> {
     fn body_of_runs(&self) -> Option<ListBody> {
         let runs = self.selection.runs();
         let last = runs.len().saturating_sub(1);
-        let items = runs.iter().enumerate().map(|(index, run)| {
-            let open = index < last;
-            run.page.run(run.objects.clone(), open)
-        });
+        let mut reader = PageReader::default();
+        let items = runs.iter().enumerate().map(|(index, run)| reader.run(run, index < last));
         let items: Vec<_> = items.collect();
         let (head, tail) = self.ends(items.iter().map(Bytes::len).sum())?;
         let mut gather = Gather::new();
@@ -129,9 +127,10 @@ impl<'a> Listing<'a> {
     }
 
     fn body_of_items(&self) -> Option<ListBody> {
-        let mut gather = Gather::new();
+        let (mut gather, mut reader) = (Gather::new(), PageReader::default());
         let mut alike_until = None::<Moment>;
         for (index, object) in self.objects().enumerate() {
+            let object = reader.object(object);
             gather.write(|out| self.write(object, index == 0, out))?;
             alike_until = alike_until.into_iter().chain(self.alike_until(object)).min();
         }

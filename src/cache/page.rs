@@ -116,12 +116,12 @@ impl Page {
         self.entries.partition_point(|entry| is_before(entry.head.key.as_str()))
     }
 
-    /// Returns the bytes of adjacent objects with separators between them; `open` keeps the one at
-    /// the end.
-    pub fn run(&self, objects: Range<usize>, open: bool) -> Bytes {
+    /// Returns the range of adjacent objects' bytes with separators between them; `open` keeps the
+    /// one at the end.
+    pub(super) fn range_of_run(&self, objects: Range<usize>, open: bool) -> Range<usize> {
         let (start, end) = (self.start(objects.start), self.start(objects.end));
         let left_out = if open { 0 } else { self.separator.len() };
-        self.raw().slice(start..end.saturating_sub(left_out).max(start))
+        start..end.saturating_sub(left_out).max(start)
     }
 
     /// Begins a round of rest for the bytes; see [`Text::rest`].

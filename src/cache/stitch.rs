@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::{
     form::Envelope,
-    held::Held,
+    held::{Held, PageReader},
     listing::{self, Listing},
     object::Head,
     portion::Portion,
@@ -50,6 +50,7 @@ pub struct Joined {
 pub struct Stitcher<'a> {
     listing: Listing<'a>,
     objects: Vec<Held<'a>>,
+    reader: PageReader<'a>,
     base: Option<Arc<Stitched>>,
     /// The next part of the base.
     old: usize,
@@ -137,6 +138,7 @@ impl<'a> Stitcher<'a> {
         let parts = Vec::with_capacity(base.as_ref().map_or(0, |base| base.parts.len() + 1));
         Self {
             objects: listing.objects().collect(),
+            reader: PageReader::default(),
             listing,
             base,
             old: 0,
@@ -232,17 +234,22 @@ impl<'a> Stitcher<'a> {
     /// Compresses the next changed objects as a part; returns the length of its text.
     fn add_part(&mut self, deflaters: &mut Deflaters) -> Option<usize> {
         let first = self.changed.start;
+        self.before.clear();
+        if let Some(last) = first.checked_sub(1) {
+            let object = self.reader.object(self.objects[last]);
+            self.listing.write(object, true, &mut self.before)?;
+        }
         self.text.clear();
+        let mut texts = Vec::new();
         while let Some(index) = self.changed.next() {
-            self.listing.write(self.objects[index], index == 0, &mut self.text)?;
+            let object = self.reader.object(self.objects[index]);
+            self.listing.write(object, index == 0, &mut self.text)?;
+            let alike_until = self.listing.alike_until(object);
+            texts.push(self.text_of(self.objects[index].head(), alike_until));
             // A short rest is not left to a part of its own.
             if self.text.len() >= PART_BYTES && !self.is_short(&self.changed) {
                 break;
             }
-        }
-        self.before.clear();
-        if let Some(last) = first.checked_sub(1) {
-            self.listing.write(self.objects[last], true, &mut self.before)?;
         }
         let effort = match self.thorough_bytes.checked_sub(self.text.len()) {
             Some(left) => {
@@ -252,9 +259,8 @@ impl<'a> Stitcher<'a> {
             None => Effort::Fast,
         };
         let segment = deflaters.segment(effort, &self.before, &self.text);
-        let texts = self.objects[first..self.changed.start].iter();
-        let texts = texts.map(|object| self.text_of(*object)).collect();
-        self.parts.push(Arc::new(Part { before: self.last().cloned(), texts, segment, effort }));
+        let (before, texts) = (self.last().cloned(), texts.into());
+        self.parts.push(Arc::new(Part { before, texts, segment, effort }));
         Some(self.text.len())
     }
 
@@ -263,13 +269,13 @@ impl<'a> Stitcher<'a> {
     }
 
     /// Returns the identity of an item's text; that of the base, if it is still right.
-    fn text_of(&self, object: Held<'a>) -> Text {
-        let (now, head) = (self.listing.now(), object.head().clone());
-        let alike = self.listing.alike_until(object).map(|until| {
-            let held = self.replaced.iter().find(|text| text.is_of(&head, now));
+    fn text_of(&self, head: &Arc<Head>, alike_until: Option<Moment>) -> Text {
+        let now = self.listing.now();
+        let alike = alike_until.map(|until| {
+            let held = self.replaced.iter().find(|text| text.is_of(head, now));
             held.and_then(|text| text.alike.clone()).unwrap_or(now..until)
         });
-        Text { head, alike }
+        Text { head: head.clone(), alike }
     }
 
     fn is_short(&self, range: &Range<usize>) -> bool {

@@ -34,7 +34,8 @@ struct Content {
     index: Arc<Index>,
 }
 
-/// A position between two objects of a snapshot, in LIST order.
+/// A position between two objects of a snapshot, in LIST order. The object after it is in its page,
+/// unless it is the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     page: Place,
@@ -181,14 +182,26 @@ impl Snapshot {
 
     /// Returns the next object after a position that a query selects, and the position after it.
     pub fn next(&self, query: &Query, mut from: Position) -> Option<(Held<'_>, Position)> {
-        while let Some(page) = self.pages().get(from.page) {
-            let mut rest = from.object..page.len();
-            if let Some(found) = rest.find(|index| selects(query, page.head(*index))) {
-                return Some((Held::new(page, found), Position { object: found + 1, ..from }));
+        while let Some(object) = self.object_after(from) {
+            from = self.position_after(from);
+            if selects(query, &object) {
+                return Some((object, from));
             }
-            from = Position { page: self.pages().after(from.page), object: 0 };
         }
         None
+    }
+
+    /// Returns the object after a position.
+    pub fn object_after(&self, position: Position) -> Option<Held<'_>> {
+        self.pages().get(position.page)?.get(position.object)
+    }
+
+    /// Returns the position after the object after a position.
+    pub fn position_after(&self, Position { page, object }: Position) -> Position {
+        match self.pages().get(page) {
+            Some(held) if object + 1 < held.len() => Position { page, object: object + 1 },
+            _ => Position { page: self.pages().after(page), object: 0 },
+        }
     }
 
     /// Returns the only key that a query can select, if it names one.

@@ -18,6 +18,7 @@ pub(super) enum Command {
     /// Print the JSON Schema of the file, for editors.
     Schema,
     /// Check a file; print only errors and warnings.
+    #[command(alias = "check")]
     Validate {
         /// The configuration file.
         file: PathBuf,

@@ -1,7 +1,10 @@
 //! The control planes that all tests share, one pair per version, and the order in which tests use
 //! them.
 
+use std::io::{self, Write};
 use std::ops::Deref;
+use std::sync::Once;
+use std::{panic, thread};
 
 use anyhow::Result;
 use tokio::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -158,6 +161,7 @@ impl Stage {
 
 /// Reports whether the machine can run a control plane; if not, prints the reason.
 pub fn available(version: Version) -> bool {
+    tell_failures_at_once();
     match build(version).expect("a build that works") {
         Built::Here(_) => true,
         Built::Impossible(reason) => {
@@ -165,6 +169,21 @@ pub fn available(version: Version) -> bool {
             false
         }
     }
+}
+
+/// Makes each failure known when it happens: the suite takes an hour, and its harness keeps them to the
+/// end.
+fn tell_failures_at_once() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let harness = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            let thread = thread::current();
+            // Unlike `eprintln`, this is not captured.
+            _ = writeln!(io::stderr(), "{}: {info}", thread.name().unwrap_or("a thread"));
+            harness(info);
+        }));
+    });
 }
 
 /// Prints that something cannot run here; fails where it is required.

@@ -96,6 +96,8 @@ fn wrong_usage_exits_with_2_and_names_the_argument() {
     let file = file.to_str().expect("text");
     for arguments in [
         &["config", "validate", file][..],
+        // The word that people try.
+        &["config", "check", file],
         &["config", "effective", "--config", file],
         &["local", "--config", file],
         &["explain", "GET", "/api/v1/pods", "--config", file],

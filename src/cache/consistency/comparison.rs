@@ -12,9 +12,8 @@ use crate::{
     cache::{
         digest::Digest,
         held::Held,
-        pages::Place,
         split::{SplitError, Splitter},
-        store::Snapshot,
+        store::{Position, Snapshot},
     },
 };
 
@@ -30,9 +29,8 @@ pub(super) struct Comparison {
 struct Walk {
     held: Arc<Snapshot>,
     extent: Extent,
-    /// The page and the object that the next item should equal.
-    page: Place,
-    object: usize,
+    /// The position before the object that the next item should equal.
+    position: Position,
     listed: Digest,
     difference: Option<Difference>,
     /// The first object with other bytes at the same version.
@@ -135,7 +133,7 @@ impl Comparison {
     pub(super) fn new(held: Arc<Snapshot>, extent: Extent, item_bytes_max: usize) -> Self {
         let (listed, difference, reshaped) = (Digest::default(), None, None);
         let walk =
-            Walk { held, extent, page: Place::default(), object: 0, listed, difference, reshaped };
+            Walk { held, extent, position: Position::default(), listed, difference, reshaped };
         Self { splitter: Splitter::new(item_bytes_max), walk }
     }
 
@@ -189,7 +187,7 @@ impl Walk {
             if differs && self.reshaped.is_none() {
                 self.reshaped = Some(key);
             }
-            self.advance();
+            self.position = self.held.position_after(self.position);
             return;
         }
         let here = || Some(held.version().clone());
@@ -203,16 +201,7 @@ impl Walk {
     }
 
     fn current(&self) -> Option<Held<'_>> {
-        self.held.pages().get(self.page)?.get(self.object)
-    }
-
-    fn advance(&mut self) {
-        self.object += 1;
-        let pages = self.held.pages();
-        let length = pages.get(self.page).map_or(0, |page| page.len());
-        if self.object >= length {
-            (self.page, self.object) = (pages.after(self.page), 0);
-        }
+        self.held.object_after(self.position)
     }
 
     fn finish(self) -> Compared {

@@ -383,3 +383,28 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     let done = work();
     (done, spent() - before)
 }
+
+#[test]
+fn a_list_reads_each_page_once() {
+    let pods: Vec<_> =
+        (0..60).map(|index| Pod { padding: 8_000, ..pod_of(index, 1, 10) }).collect();
+    let snapshot = fixture::snapshot(None, 9, &pods);
+    let rest = || snapshot.pages().iter().for_each(|page| _ = page.rest(true));
+    let partial = Partial { version: MetadataVersion::V1, form: Form::Json };
+    for (labels, representation) in [
+        ("", Representation::Object),
+        // Objects with others between them.
+        ("app=web", Representation::Object),
+        ("", Representation::Metadata(partial)),
+    ] {
+        let view = view(query(None, labels, ""), representation);
+        let listing = || snapshot.listing(&view.query, &view.portion, representation, CREATED);
+        rest();
+        listing().body().expect("printable");
+        assert_eq!(snapshot.pool().raw_bytes(), 0, "{representation:?} of {labels:?}");
+        rest();
+        let mut stitcher = Stitcher::new(listing(), None);
+        while !stitcher.step(&mut Deflaters::default(), 1 << 20).expect("printable") {}
+        assert_eq!(snapshot.pool().raw_bytes(), 0, "compressed {representation:?} of {labels:?}");
+    }
+}
