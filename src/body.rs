@@ -23,11 +23,28 @@ enum Inner {
     Boxed(UnsyncBoxBody<Bytes, BoxError>),
 }
 
-/// A body and a guard that lives as long as it.
-struct Holding<G> {
+/// A body and its observer.
+struct Observed<O> {
     body: Body,
-    _guard: G,
+    observer: O,
+    /// The remaining length, if it is known: a reader that has all bytes does not poll again.
+    remaining: Option<u64>,
 }
+
+/// An observer of a body's bytes.
+pub trait Observer: Send + Unpin + 'static {
+    /// Notes the next bytes before the reader gets them.
+    fn passed(&mut self, _bytes: &Bytes) {}
+
+    /// Notes that all bytes have passed. It may be called more than once.
+    fn ended(&mut self) {}
+
+    /// Notes that the body broke off.
+    fn broke(&mut self) {}
+}
+
+/// An observer that does nothing: it only lives as long as the body.
+struct Guard<G>(G);
 
 /// The size from which a piece is sent without copying.
 pub const WHOLE_BYTES_MIN: usize = 16 * 1024;
@@ -74,10 +91,17 @@ impl Body {
     pub fn holding(self, guard: impl Send + Unpin + 'static) -> Self {
         match self.0 {
             Inner::Chunks { .. } => self,
-            Inner::Incoming(_) | Inner::Boxed(_) => {
-                Self::wrap(Holding { body: self, _guard: guard })
-            }
+            Inner::Incoming(_) | Inner::Boxed(_) => self.observed(Guard(guard)),
         }
+    }
+
+    /// Shows the bytes to an observer as they pass.
+    #[must_use]
+    pub fn observed(self, observer: impl Observer) -> Self {
+        let remaining = http_body::Body::size_hint(&self).exact();
+        let mut observed = Observed { body: self, observer, remaining };
+        observed.look_for_the_end();
+        Self::wrap(observed)
     }
 
     /// Reads the whole body, at most `bytes_max` bytes.
@@ -155,9 +179,17 @@ fn next_frame(chunks: &mut VecDeque<Bytes>) -> Option<Bytes> {
     Some(frame.into())
 }
 
-// === impl Holding ===
+// === impl Observed ===
 
-impl<G: Unpin> http_body::Body for Holding<G> {
+impl<O: Observer> Observed<O> {
+    fn look_for_the_end(&mut self) {
+        if self.remaining == Some(0) || http_body::Body::is_end_stream(&self.body) {
+            self.observer.ended();
+        }
+    }
+}
+
+impl<O: Observer> http_body::Body for Observed<O> {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -165,7 +197,21 @@ impl<G: Unpin> http_body::Body for Holding<G> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                if let Some(bytes) = frame.data_ref() {
+                    self.observer.passed(bytes);
+                    let length = bytes.len() as u64;
+                    self.remaining = self.remaining.map(|left| left.saturating_sub(length));
+                }
+                self.look_for_the_end();
+            }
+            Poll::Ready(Some(Err(_))) => self.observer.broke(),
+            Poll::Ready(None) => self.observer.ended(),
+            Poll::Pending => {}
+        }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
@@ -176,6 +222,8 @@ impl<G: Unpin> http_body::Body for Holding<G> {
         self.body.size_hint()
     }
 }
+
+impl<G: Send + Unpin + 'static> Observer for Guard<G> {}
 
 #[cfg(test)]
 mod tests {

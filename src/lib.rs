@@ -25,6 +25,7 @@ pub mod places;
 pub mod policy;
 pub mod proxy;
 pub mod simulator;
+pub mod stream;
 pub mod supervisor;
 pub mod tap;
 pub mod terminal;

@@ -1,17 +1,12 @@
 //! Counts connections to the apiserver and their bytes on the wire.
 
-use std::{
-    io,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{io, sync::Arc};
 
 use futures_util::{FutureExt, future::BoxFuture};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
     metrics::{Metrics, Outcome, Presence},
+    stream::{Observed, Observer},
     upstream::dial::{Dial, Stream},
 };
 
@@ -21,9 +16,8 @@ pub(super) struct MeteredDial<D> {
     metrics: Metrics,
 }
 
-/// A counted connection.
-struct MeteredStream {
-    inner: Box<dyn Stream>,
+/// The counter of a connection.
+struct StreamMeter {
     metrics: Metrics,
     _present: Presence,
 }
@@ -45,66 +39,22 @@ impl<D: Dial> Dial for MeteredDial<D> {
             let outcome = if dialled.is_ok() { Outcome::Success } else { Outcome::Failure };
             metrics.upstream_connect(outcome);
             let present = metrics.upstream_connection();
-            let metered = MeteredStream { inner: dialled?, metrics, _present: present };
-            Ok(Box::new(metered) as Box<dyn Stream>)
+            let meter = StreamMeter { metrics, _present: present };
+            Ok(Box::new(Observed::new(dialled?, meter)) as Box<dyn Stream>)
         }
         .boxed()
     }
 }
 
-// === impl MeteredStream ===
+// === impl StreamMeter ===
 
-impl MeteredStream {
-    fn sent(&self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if let Poll::Ready(Ok(bytes)) = &polled {
-            self.metrics.upstream_sent(*bytes as u64);
-        }
-        polled
-    }
-}
-
-impl AsyncRead for MeteredStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let polled = Pin::new(&mut self.inner).poll_read(cx, buffer);
-        self.metrics.upstream_received((buffer.filled().len() - before) as u64);
-        polled
-    }
-}
-
-impl AsyncWrite for MeteredStream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.inner).poll_write(cx, bytes);
-        self.sent(polled)
+impl Observer for StreamMeter {
+    fn received(&mut self, bytes: &[u8]) {
+        self.metrics.upstream_received(bytes.len() as u64);
     }
 
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.inner).poll_write_vectored(cx, slices);
-        self.sent(polled)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
+    fn sent(&mut self, bytes: usize) {
+        self.metrics.upstream_sent(bytes as u64);
     }
 }
 

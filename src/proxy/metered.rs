@@ -1,21 +1,15 @@
 //! A client to the apiserver that counts its requests and bytes.
 
-use std::{
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{FutureExt, future::BoxFuture};
 use http::{Request, Response};
-use http_body::{Frame, SizeHint};
 use tokio::time::Instant;
 
 use crate::{
     api::request::Outline,
-    body::{Body, BoxError},
+    body::{Body, Observer},
     insight::Insight,
     metrics::{Limit, Metrics, Origin, UpstreamFault, UpstreamSample},
     proxy::warnings::Warnings,
@@ -47,9 +41,8 @@ struct Pending<'a> {
 /// A caller that leaves sooner says nothing about the apiserver.
 const ABANDONED_AFTER: Duration = Duration::from_secs(1);
 
-/// A body whose bytes are counted.
+/// A counter of a body's bytes.
 struct Weighed {
-    inner: Body,
     origin: Origin,
     insight: Insight,
 }
@@ -101,7 +94,7 @@ impl Metered {
             return response;
         }
         let (origin, insight) = (self.origin, self.insight.clone());
-        response.map(|inner| Body::wrap(Weighed { inner, origin, insight }))
+        response.map(|body| body.observed(Weighed { origin, insight }))
     }
 
     fn failed(&self, error: &Error) {
@@ -177,28 +170,9 @@ impl Drop for Pending<'_> {
 
 // === impl Weighed ===
 
-impl http_body::Body for Weighed {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let polled = Pin::new(&mut self.inner).poll_frame(cx);
-        if let Poll::Ready(Some(Ok(frame))) = &polled {
-            let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
-            self.insight.received(self.origin, bytes);
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+impl Observer for Weighed {
+    fn passed(&mut self, bytes: &Bytes) {
+        self.insight.received(self.origin, bytes.len() as u64);
     }
 }
 

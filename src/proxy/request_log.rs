@@ -292,7 +292,7 @@ impl RequestLog {
             self.tell(Phase::Began, self.started.elapsed());
         }
         let fingerprint = self.fingerprint(&response);
-        response.map(|inner| Body::wrap(Counted { inner, log: self, fingerprint }))
+        response.map(|body| body.observed(Counted { log: self, fingerprint }))
     }
 
     /// Returns the fingerprint that compares a response of the apiserver with the one before.

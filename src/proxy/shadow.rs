@@ -4,19 +4,11 @@
 //! brought to exactly the response's version, and both bodies are compared byte for byte. Two
 //! bodies without a common version count as unknown, never as different. No content is logged.
 
-use std::{
-    collections::VecDeque,
-    io::Read as _,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{collections::VecDeque, io::Read as _, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use flate2::read::GzDecoder;
 use http::{Response, StatusCode, header};
-use http_body::{Body as _, Frame, SizeHint};
 use serde::Deserialize;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -34,7 +26,7 @@ use crate::{
         status::Status,
         version::ResourceVersion,
     },
-    body::{Body, BoxError},
+    body::{Body, Observer},
     cache::{Reach, Replica, SyncState, store::Snapshot},
     metrics::{Limit, Metrics, Shadow},
 };
@@ -56,9 +48,8 @@ pub(super) struct Check {
     _place: OwnedSemaphorePermit,
 }
 
-/// A response body that is copied.
+/// A copy of a response's body.
 struct Watched {
-    inner: Body,
     chunks: VecDeque<Bytes>,
     bytes: usize,
     check: Option<Pending>,
@@ -139,13 +130,7 @@ impl Check {
         let encoding = response.headers().get(header::CONTENT_ENCODING);
         let is_gzip = encoding.is_some_and(|encoding| encoding == "gzip");
         let check = Some(Pending { check: self, code, is_gzip });
-        response.map(|inner| {
-            let mut watched = Watched { inner, chunks: VecDeque::new(), bytes: 0, check };
-            if watched.inner.is_end_stream() {
-                watched.conclude();
-            }
-            Body::wrap(watched)
-        })
+        response.map(|body| body.observed(Watched { chunks: VecDeque::new(), bytes: 0, check }))
     }
 
     async fn compare(self, received: Received) {
@@ -283,11 +268,11 @@ fn version(body: &[u8]) -> Option<ResourceVersion> {
 
 // === impl Watched ===
 
-impl Watched {
-    fn read_along(&mut self, frame: &Frame<Bytes>) {
-        let (Some(data), Some(pending)) = (frame.data_ref(), &self.check) else { return };
-        self.bytes += data.len();
-        self.chunks.push_back(data.clone());
+impl Observer for Watched {
+    fn passed(&mut self, bytes: &Bytes) {
+        let Some(pending) = &self.check else { return };
+        self.bytes += bytes.len();
+        self.chunks.push_back(bytes.clone());
         if self.bytes > BODY_BYTES_MAX {
             pending.check.metrics.limit_reached(Limit::ShadowChecks);
             pending.check.metrics.shadow_check(Shadow::Unknown);
@@ -297,7 +282,7 @@ impl Watched {
     }
 
     /// Finishes the check: the client has the whole body, or is about to.
-    fn conclude(&mut self) {
+    fn ended(&mut self) {
         let Some(Pending { check, code, is_gzip }) = self.check.take() else { return };
         let (chunks, at) = (std::mem::take(&mut self.chunks), Instant::now());
         tokio::spawn(async move {
@@ -308,37 +293,9 @@ impl Watched {
             }
         });
     }
-}
 
-impl http_body::Body for Watched {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let polled = Pin::new(&mut self.inner).poll_frame(cx);
-        match &polled {
-            Poll::Ready(Some(Ok(frame))) => {
-                self.read_along(frame);
-                if self.inner.is_end_stream() {
-                    self.conclude();
-                }
-            }
-            Poll::Ready(None) => self.conclude(),
-            Poll::Ready(Some(Err(_))) => self.check = None,
-            Poll::Pending => {}
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+    fn broke(&mut self) {
+        self.check = None;
     }
 }
 

@@ -1,22 +1,19 @@
-//! A connection's byte stream, with the counters and the slot of its lifetime.
+//! A connection's byte stream, with a proof of life and the slot of its lifetime.
 
-use std::{
-    io,
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    task::{Context, Poll},
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
 use super::{dial::Stream, slot::Slot};
+use crate::stream::{Observed, Observer};
 
 /// A byte stream that counts its reads and holds a slot until it is closed.
-pub(super) struct Socket {
-    stream: Box<dyn Stream>,
+pub(super) type Socket = Observed<Box<dyn Stream>, Lifetime>;
+
+/// The state of a connection that lives as long as its stream.
+#[derive(Default)]
+pub(super) struct Lifetime {
     reads: Reads,
     _place: Option<Slot>,
 }
@@ -24,6 +21,18 @@ pub(super) struct Socket {
 /// The number of reads with bytes: a proof that the peer is alive.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reads(Arc<AtomicU64>);
+
+/// Holds a slot until the stream is closed.
+pub(super) fn holding(stream: Box<dyn Stream>, place: Slot) -> Socket {
+    Observed::new(stream, Lifetime { _place: Some(place), ..Lifetime::default() })
+}
+
+/// Counts the reads of a stream.
+pub(super) fn counted(stream: Box<dyn Stream>) -> (Socket, Reads) {
+    let lifetime = Lifetime::default();
+    let reads = lifetime.reads.clone();
+    (Observed::new(stream, lifetime), reads)
+}
 
 // === impl Reads ===
 
@@ -33,63 +42,10 @@ impl Reads {
     }
 }
 
-// === impl Socket ===
+// === impl Lifetime ===
 
-impl Socket {
-    pub(super) fn new(stream: Box<dyn Stream>) -> Self {
-        Self { stream, reads: Reads::default(), _place: None }
-    }
-
-    pub(super) fn holding(stream: Box<dyn Stream>, place: Slot) -> Self {
-        Self { _place: Some(place), ..Self::new(stream) }
-    }
-
-    pub(super) fn reads(&self) -> Reads {
-        self.reads.clone()
-    }
-}
-
-impl AsyncRead for Socket {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        if buffer.filled().len() > before {
-            self.reads.0.fetch_add(1, Ordering::Release);
-        }
-        polled
-    }
-}
-
-impl AsyncWrite for Socket {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+impl Observer for Lifetime {
+    fn received(&mut self, _: &[u8]) {
+        self.reads.0.fetch_add(1, Ordering::Release);
     }
 }

@@ -21,7 +21,7 @@ use super::{
     Error,
     connect::{ConnectError, Connector, Offer},
     slot::Slots,
-    socket::Socket,
+    socket,
 };
 use crate::body::Body;
 
@@ -62,7 +62,7 @@ impl Tunnels {
         let place =
             self.places.take(self.tunnels_max).ok_or(Error::Saturated("upstream tunnels"))?;
         let (stream, _) = self.connector.connect(Offer::Http1).await?;
-        let stream = TokioIo::new(Socket::holding(stream, place));
+        let stream = TokioIo::new(socket::holding(stream, place));
         let (mut sender, connection) = http1::handshake(stream).await.map_err(ConnectError::new)?;
         tokio::spawn(async move {
             let outcome = connection.with_upgrades().await;

@@ -2,23 +2,14 @@
 //!
 //! Invariant: the copy is the whole of the streamed body, or nothing.
 
-use std::{
-    collections::VecDeque,
-    mem,
-    pin::Pin,
-    task::{Context, Poll},
-};
+use std::{collections::VecDeque, mem};
 
 use bytes::Bytes;
-use http_body::{Body as _, Frame, SizeHint};
 
-use crate::body::{Body, BoxError};
+use crate::body::{Body, Observer};
 
-/// A body that streams, and passes a copy of its bytes to a callback at its end.
+/// An observer that passes a copy of a body's bytes to a callback at its end.
 pub(super) struct Collecting<F> {
-    inner: Body,
-    /// The remaining length, if it is known: a reader that has all bytes does not poll again.
-    announced: Option<u64>,
     read: VecDeque<Bytes>,
     bytes: usize,
     /// The callback; `None` after the end, or if the body is too large or broken.
@@ -33,80 +24,45 @@ const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 impl<F: FnOnce(VecDeque<Bytes>) + Send + Unpin + 'static> Collecting<F> {
     /// Wraps a body; `whole` receives the bytes when the body has ended.
     pub(super) fn wrap(inner: Body, whole: F) -> Body {
-        let announced = inner.size_hint().exact();
-        let (read, bytes, whole) = (VecDeque::new(), 0, Some(whole));
-        let mut collecting = Self { inner, announced, read, bytes, whole };
-        collecting.look_for_the_end();
-        Body::wrap(collecting)
+        inner.observed(Self { read: VecDeque::new(), bytes: 0, whole: Some(whole) })
     }
+}
 
-    fn take(&mut self, chunk: &Bytes) {
+impl<F: FnOnce(VecDeque<Bytes>) + Send + Unpin + 'static> Observer for Collecting<F> {
+    fn passed(&mut self, chunk: &Bytes) {
         self.bytes += chunk.len();
         if self.bytes > DOCUMENT_BYTES_MAX {
-            self.give_up();
+            self.broke();
         } else if self.whole.is_some() {
             self.read.push_back(chunk.clone());
         }
     }
 
-    fn give_up(&mut self) {
-        self.whole = None;
-        self.read.clear();
-    }
-
-    fn look_for_the_end(&mut self) {
-        let is_complete = self.announced == Some(self.bytes as u64);
-        if is_complete || self.inner.is_end_stream() {
-            self.end();
-        }
-    }
-
-    fn end(&mut self) {
+    fn ended(&mut self) {
         if let Some(whole) = self.whole.take() {
             whole(mem::take(&mut self.read));
         }
     }
-}
 
-impl<F: FnOnce(VecDeque<Bytes>) + Send + Unpin + 'static> http_body::Body for Collecting<F> {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let polled = Pin::new(&mut self.inner).poll_frame(cx);
-        match &polled {
-            Poll::Ready(Some(Ok(frame))) => {
-                if let Some(chunk) = frame.data_ref() {
-                    self.take(chunk);
-                }
-                self.look_for_the_end();
-            }
-            Poll::Ready(Some(Err(_))) => self.give_up(),
-            Poll::Ready(None) => self.end(),
-            Poll::Pending => {}
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+    fn broke(&mut self) {
+        self.whole = None;
+        self.read.clear();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::{
+        pin::Pin,
+        sync::{Arc, Mutex},
+        task::{Context, Poll},
+    };
 
+    use http_body::{Frame, SizeHint};
     use http_body_util::BodyExt as _;
 
     use super::*;
+    use crate::body::BoxError;
 
     /// The copied bytes, if any.
     type Kept = Arc<Mutex<Option<VecDeque<Bytes>>>>;

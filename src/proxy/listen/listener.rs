@@ -24,8 +24,7 @@ use tracing::debug;
 use super::{
     Connection, Limits, ListenerTls, Protocol, Serve,
     connect::{Served, Tunnels},
-    edge,
-    socket::{self, Socket},
+    edge, socket,
 };
 use crate::{
     metrics::{self, Metrics, Outcome},
@@ -196,7 +195,7 @@ impl<S: Serve> Listener<S> {
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let counted = self.counted(seat, metrics::Protocol::Http1);
-        let (socket, verdict) = Socket::http1(stream, counted, self.limits.head_timeout);
+        let (socket, verdict) = socket::http1(stream, counted, self.limits.head_timeout);
         let service = service_fn(move |request| {
             let (service, busy) = (Arc::clone(&self.service), seat.place.begin());
             let (connection, verdict, tunnels) =
@@ -250,7 +249,7 @@ impl<S: Serve> Listener<S> {
             .keep_alive_interval(Duration::from_secs(30))
             .keep_alive_timeout(Duration::from_secs(20));
         let counted = self.counted(seat, metrics::Protocol::Http2);
-        let socket = TokioIo::new(Socket::http2(stream, counted));
+        let socket = TokioIo::new(socket::http2(stream, counted));
         let mut served = std::pin::pin!(builder.serve_connection(socket, service));
         let outcome = tokio::select! {
             outcome = served.as_mut() => outcome,

@@ -8,20 +8,20 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::{Instant, Sleep},
-};
+use tokio::time::{Instant, Sleep};
 
 use super::guard::{Guard, Verdict};
 use crate::{
     metrics::{Metrics, Presence, Protocol},
     places,
+    stream::{Observed, Observer},
 };
 
 /// A byte stream that frees its connection slot when it is dropped, tunnels included.
-pub(super) struct Socket<S> {
-    stream: S,
+pub(super) type Socket<S> = Observed<S, SocketGuard>;
+
+/// The checks and the counters of a connection.
+pub(super) struct SocketGuard {
     /// The guard, for HTTP/1 only.
     guard: Option<HeadGuard>,
     /// The connection slot; `None` inside a tunnel, whose outer connection has it.
@@ -42,23 +42,21 @@ struct HeadGuard {
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
-// === impl Socket ===
+/// Guards the heads of a connection's requests.
+pub(super) fn http1<S>(
+    stream: S,
+    place: Option<SocketPlace>,
+    head_timeout: Duration,
+) -> (Socket<S>, Verdict) {
+    let guard = Guard::new();
+    let verdict = guard.verdict();
+    let guard = Some(HeadGuard { guard, timeout: head_timeout, deadline: None });
+    (Observed::new(stream, SocketGuard { guard, place }), verdict)
+}
 
-impl<S> Socket<S> {
-    pub(super) fn http1(
-        stream: S,
-        place: Option<SocketPlace>,
-        head_timeout: Duration,
-    ) -> (Self, Verdict) {
-        let guard = Guard::new();
-        let verdict = guard.verdict();
-        let guard = HeadGuard { guard, timeout: head_timeout, deadline: None };
-        (Self { stream, guard: Some(guard), place }, verdict)
-    }
-
-    pub(super) fn http2(stream: S, place: Option<SocketPlace>) -> Self {
-        Self { stream, guard: None, place }
-    }
+/// Counts a connection whose framing the HTTP library checks.
+pub(super) fn http2<S>(stream: S, place: Option<SocketPlace>) -> Socket<S> {
+    Observed::new(stream, SocketGuard { guard: None, place })
 }
 
 // === impl SocketPlace ===
@@ -74,56 +72,23 @@ impl SocketPlace {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+// === impl SocketGuard ===
+
+impl Observer for SocketGuard {
+    fn received(&mut self, bytes: &[u8]) {
         if let Some(place) = &self.place {
-            place.metrics.client_received((buffer.filled().len() - before) as u64);
+            place.metrics.client_received(bytes.len() as u64);
         }
-        let Some(guard) = &mut self.guard else { return polled };
-        match polled {
-            Poll::Ready(Ok(())) => {
-                guard.observe(&buffer.filled()[before..]);
-                Poll::Ready(Ok(()))
-            }
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            Poll::Pending => guard.poll_overdue(cx).map(Err),
+        if let Some(guard) = &mut self.guard {
+            guard.observe(bytes);
         }
     }
-}
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+    fn poll_failure(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        match &mut self.guard {
+            Some(guard) => guard.poll_overdue(cx),
+            None => Poll::Pending,
+        }
     }
 }
 

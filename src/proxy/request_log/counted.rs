@@ -1,23 +1,12 @@
-//! A body that reports its length, its fingerprint and its end to its record.
-
-use std::{
-    pin::Pin,
-    task::{Context, Poll},
-};
+//! The observer that reports a body's length, fingerprint and end to its record.
 
 use bytes::Bytes;
-use http_body::{Frame, SizeHint};
 
 use super::RequestLog;
-use crate::{
-    api::Verb,
-    body::{Body, BoxError},
-    insight::fingerprint::Fingerprint,
-};
+use crate::{api::Verb, body::Observer, insight::fingerprint::Fingerprint};
 
-/// A body, and the record that ends with it.
+/// The record that ends with a body.
 pub(super) struct Counted {
-    pub(super) inner: Body,
     pub(super) log: RequestLog,
     pub(super) fingerprint: Option<Box<Fingerprint>>,
 }
@@ -27,40 +16,8 @@ const EXPIRED: &[u8] = br#""code":410"#;
 
 // === impl Counted ===
 
-impl http_body::Body for Counted {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let polled = Pin::new(&mut self.inner).poll_frame(cx);
-        match &polled {
-            Poll::Ready(Some(Ok(frame))) => {
-                let bytes = frame.data_ref().map_or(&[][..], |bytes| bytes);
-                self.read_along(bytes);
-                if self.inner.is_end_stream() {
-                    self.is_whole();
-                }
-            }
-            Poll::Ready(None) => self.is_whole(),
-            Poll::Ready(Some(Err(_))) | Poll::Pending => {}
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
-}
-
-impl Counted {
-    fn read_along(&mut self, bytes: &[u8]) {
+impl Observer for Counted {
+    fn passed(&mut self, bytes: &Bytes) {
         self.log.bytes += bytes.len() as u64;
         if let Some(fingerprint) = &mut self.fingerprint {
             fingerprint.push(bytes);
@@ -70,7 +27,7 @@ impl Counted {
         }
     }
 
-    fn is_whole(&mut self) {
+    fn ended(&mut self) {
         // The response to HEAD has no body to compare.
         if let Some(fingerprint) = self.fingerprint.take()
             && self.log.bytes > 0

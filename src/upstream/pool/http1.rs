@@ -3,26 +3,17 @@
 //! Invariant: a connection is reused only after its last response was read to its end; hyper closes
 //! it otherwise.
 
-use std::{
-    pin::Pin,
-    sync::Weak,
-    task::{Context, Poll, ready},
-};
+use std::sync::Weak;
 
-use bytes::Bytes;
 use http::{HeaderValue, Request, Response, header::HOST, request::Parts};
-use http_body::{Body as _, Frame, SizeHint};
-use hyper::{
-    body::Incoming,
-    client::conn::http1::{Builder, SendRequest},
-};
+use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
 use tracing::debug;
 
 use super::{http2::RequestFailure, lane::Lane, strip_connection_headers};
 use crate::{
-    body::{Body, BoxError},
-    upstream::{dial::Stream, slot::Slot, socket::Socket},
+    body::{Body, Observer},
+    upstream::{dial::Stream, slot::Slot, socket},
 };
 
 /// One connection that takes a request when idle.
@@ -30,9 +21,8 @@ pub(super) struct Http1 {
     sender: SendRequest<Body>,
 }
 
-/// A response's body that returns its connection at its end.
-struct Download {
-    incoming: Incoming,
+/// The connection of a response, which returns to its lane at the end of the body.
+struct Busy {
     connection: Option<Http1>,
     lane: Weak<Lane>,
 }
@@ -42,7 +32,7 @@ struct Download {
 impl Http1 {
     /// Starts a connection, which holds its slot until it is closed.
     pub(super) async fn start(stream: Box<dyn Stream>, place: Slot) -> Result<Self, hyper::Error> {
-        let stream = TokioIo::new(Socket::holding(stream, place));
+        let stream = TokioIo::new(socket::holding(stream, place));
         let (sender, connection) = Builder::new().handshake(stream).await?;
         tokio::spawn(async move {
             let outcome = connection.await;
@@ -71,7 +61,8 @@ impl Http1 {
                 strip_connection_headers(response.headers_mut());
                 // After a switch of protocols, the connection is no longer HTTP.
                 let connection = (!response.status().is_informational()).then_some(self);
-                Ok(response.map(|incoming| Body::wrap(Download { incoming, connection, lane })))
+                let busy = Busy { connection, lane };
+                Ok(response.map(|incoming| Body::incoming(incoming).observed(busy)))
             }
             Err(mut error) => Err(match error.take_message() {
                 Some(request) => {
@@ -96,46 +87,16 @@ fn path_only(uri: &http::Uri) -> http::Uri {
     uri.path_and_query().map(|path| http::Uri::from(path.clone())).unwrap_or_default()
 }
 
-// === impl Download ===
+// === impl Busy ===
 
-impl Download {
-    fn give_back(&mut self) {
+impl Observer for Busy {
+    fn ended(&mut self) {
         if let (Some(connection), Some(lane)) = (self.connection.take(), self.lane.upgrade()) {
             lane.give_back(connection);
         }
     }
-}
 
-impl http_body::Body for Download {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let frame = ready!(Pin::new(&mut self.incoming).poll_frame(cx));
-        match &frame {
-            Some(Ok(_)) if !self.incoming.is_end_stream() => {}
-            Some(Ok(_)) | None => self.give_back(),
-            Some(Err(_)) => self.connection = None,
-        }
-        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
-    }
-}
-
-impl Drop for Download {
-    fn drop(&mut self) {
-        if self.incoming.is_end_stream() {
-            self.give_back();
-        }
+    fn broke(&mut self) {
+        self.connection = None;
     }
 }

@@ -33,7 +33,7 @@ use crate::{
     upstream::{
         dial::Stream,
         slot::{Slot, Slots},
-        socket::{Reads, Socket},
+        socket::{self, Reads, Socket},
     },
 };
 
@@ -117,8 +117,7 @@ impl Http2 {
         freed: Arc<Notify>,
         budget: Budget,
     ) -> Result<(Self, Driver), h2::Error> {
-        let stream = Socket::new(stream);
-        let reads = stream.reads();
+        let (stream, reads) = socket::counted(stream);
         let (sender, connection) = builder(settings).handshake(stream).await?;
         let state = Arc::new(ConnectionState {
             slots: Slots::new(Arc::clone(&freed)),

@@ -7,7 +7,6 @@
 //! would list again.
 
 use std::{
-    io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -15,10 +14,7 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::Instant,
-};
+use tokio::time::Instant;
 
 use super::SessionExchange;
 use crate::{
@@ -29,6 +25,7 @@ use crate::{
     body::{Body, BoxError},
     metrics::Limit,
     proxy::{session::Expectation, watching::SILENT_MIN},
+    stream::{Observed, Observer},
 };
 
 /// A watch that streams to the session's owner.
@@ -54,12 +51,6 @@ struct StreamPosition {
     last: Option<u8>,
 }
 
-/// A connection whose incoming events are parsed.
-pub(in crate::proxy::forward) struct WatchedIo<T> {
-    inner: T,
-    learning: WatchLearning,
-}
-
 // === impl WatchLearning ===
 
 impl WatchLearning {
@@ -81,8 +72,8 @@ impl WatchLearning {
         Body::wrap(WatchedBody { inner, learning: self, place })
     }
 
-    pub(in crate::proxy::forward) fn read_along_io<T>(self, inner: T) -> WatchedIo<T> {
-        WatchedIo { inner, learning: self }
+    pub(in crate::proxy::forward) fn read_along_io<T>(self, inner: T) -> Observed<T, Self> {
+        Observed::new(inner, self)
     }
 
     fn learn(&mut self, bytes: &[u8]) {
@@ -100,6 +91,12 @@ impl WatchLearning {
             }
             exchange.session.lock().blinded(&exchange.resource, exchange.scope.clone());
         }
+    }
+}
+
+impl Observer for WatchLearning {
+    fn received(&mut self, bytes: &[u8]) {
+        self.learn(bytes);
     }
 }
 
@@ -183,38 +180,5 @@ impl http_body::Body for WatchedBody {
 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
-    }
-}
-
-// === impl WatchedIo ===
-
-impl<T: AsyncRead + Unpin> AsyncRead for WatchedIo<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.inner).poll_read(cx, buffer))?;
-        self.learning.learn(&buffer.filled()[before..]);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for WatchedIo<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
     }
 }
