@@ -154,7 +154,7 @@ pub fn candidate<'a>(
 ) -> Result<Candidate<'a>, Plan> {
     let request = addressed(info, caller)?;
     let read = request.read.as_ref().map_err(|&why| Plan::keep(why.into()))?;
-    rules::permit(rules, request, session)?;
+    rules::permit(rules, request, session).map_err(Plan::keep)?;
     let candidate = Candidate::new(request, read, rules).in_form(media, request, session)?;
     match (candidate.level, &read.version) {
         (_, VersionMatch::Exact(_)) => Err(Plan::keep(ForwardReason::ExactVersion)),

@@ -118,22 +118,24 @@ impl Session {
         }
     }
 
-    /// Reports whether the next read must go upstream, because the last response was 410 or 504.
-    pub fn must_go_upstream(&self, resource: &GroupResource) -> bool {
-        self.records.get(resource).is_some_and(|record| record.upstream_next)
+    /// Reports whether this read without a version must go upstream: with its last version it was
+    /// told 410 or 504. `name` is that of the object, if it reads only one.
+    pub fn must_go_upstream(&self, query: &Query, name: Option<&str>) -> bool {
+        self.record(query).is_some_and(|record| record.is_expired(query, name))
     }
 
-    /// Notes that the apiserver answered a consistent read of the resource.
-    pub fn went_upstream(&mut self, resource: &GroupResource) {
-        if let Some(record) = self.records.get_mut(resource) {
-            record.upstream_next = false;
+    /// Notes that the apiserver answered the read without a version.
+    pub fn went_upstream(&mut self, query: &Query, name: Option<&str>) {
+        if let Some(record) = self.records.get_mut(&query.resource.group_resource()) {
+            record.went_upstream(query, name);
         }
     }
 
-    /// Notes a 410 or 504 response: the client's version is no longer usable (S-CLI-03).
-    pub fn expired(&mut self, resource: &GroupResource) {
-        if let Some(record) = self.record_mut(resource) {
-            record.upstream_next = true;
+    /// Notes a 410 or 504 response: the version in the read or watch is useless (S-CLI-03). The same
+    /// read without a version goes to the apiserver, so that its client surely leaves the error.
+    pub fn expired(&mut self, query: &Query, name: Option<&str>) {
+        if let Some(record) = self.record_mut(&query.resource.group_resource()) {
+            record.expire(query, name);
         }
     }
 

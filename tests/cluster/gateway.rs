@@ -235,7 +235,12 @@ impl Shop {
                 return begun.elapsed();
             }
             let waited = begun.elapsed();
-            assert!(waited < RETURN_LIMIT, "{watches} watches of pods upstream\n{}", gateway.log());
+            if waited < RETURN_LIMIT {
+                continue;
+            }
+            let metrics = gateway.metrics().await.expect("metrics");
+            let why = metrics.sums("listless_forwarded_total", &[("verb", "watch")], "reason");
+            panic!("{watches} watches of pods upstream, forwarded {why:?}\n{}", gateway.log());
         }
     }
 }

@@ -78,7 +78,7 @@ pub fn page_candidate<'a>(
     session: &Session,
 ) -> Result<Candidate<'a>, Plan> {
     let request = addressed(info, caller)?;
-    rules::permit(rules, request, session)?;
+    rules::permit(rules, request, session).map_err(Plan::keep)?;
     let candidate = Candidate::new(request, &rest.read, rules);
     let candidate = candidate.in_form(media, request, session).map_err(|_| forwarded())?;
     match rules.freshness {

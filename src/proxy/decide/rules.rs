@@ -1,8 +1,12 @@
 //! The rules that apply to a request, and whether they let the cache answer it. Pure.
 
-use super::{ForwardReason, Plan};
+use super::ForwardReason;
 use crate::{
-    api::request::{RequestInfo, ResourceRequest},
+    api::{
+        query::Query,
+        request::{self, RequestInfo, ResourceRequest},
+        version::VersionMatch,
+    },
     policy::{Policy, ResourcePolicy, Start, Subject},
     proxy::session::Session,
 };
@@ -25,12 +29,26 @@ pub(super) fn permit(
     rules: &ResourcePolicy,
     request: &ResourceRequest,
     session: &Session,
-) -> Result<(), Plan> {
+) -> Result<(), ForwardReason> {
     if rules.start == Start::Never {
-        return Err(Plan::keep(ForwardReason::NeverCached));
+        return Err(ForwardReason::NeverCached);
     }
-    if session.must_go_upstream(&request.resource.group_resource()) {
-        return Err(Plan::keep(ForwardReason::AfterExpiry));
+    if let Some(query) = without_version(request)
+        && session.must_go_upstream(query, request.name.as_deref())
+    {
+        return Err(ForwardReason::AfterExpiry);
     }
     Ok(())
+}
+
+/// Returns the query of a read of the newest state, or of a watch that begins with it.
+fn without_version(request: &ResourceRequest) -> Option<&Query> {
+    let (query, version) = match (&request.read, &request.watch) {
+        (Ok(read), _) => (&read.query, &read.version),
+        (Err(_), Some(watch)) if watch.start == request::Start::State => {
+            (&watch.query, &watch.version)
+        }
+        (Err(_), _) => return None,
+    };
+    (*version == VersionMatch::MostRecent).then_some(query)
 }

@@ -63,6 +63,18 @@ fn pod_resource() -> GroupResource {
     GroupResource::new("", "pods")
 }
 
+/// Returns the query of a read.
+fn query_of(info: &RequestInfo) -> &Query {
+    let read = info.resource_request().and_then(|request| request.read.as_ref().ok());
+    &read.expect("a read").query
+}
+
+/// Returns the forward of a read in a session; `None` if the cache could answer.
+fn refused_in(session: &Session, target: &str) -> Option<Plan> {
+    let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
+    candidate(&info(target), Caller::Own, Negotiated::Json, &policy, session).err()
+}
+
 /// Returns the reason of a forward that does not depend on the cached state; `None` if the cache
 /// could answer.
 fn refused(target: &str, caller: Caller, media: Negotiated, policy: &Policy) -> Option<Plan> {
@@ -345,11 +357,16 @@ fn a_read_waits_for_a_replica_that_is_starting_but_not_for_one_that_fails() {
 fn the_next_read_after_an_expiry_is_forwarded() {
     let policy = policy(Freshness::Session, Rewrite::NotOlderThan);
     let mut session = Session::default();
-    session.expired(&pod_resource());
     let info = info(PODS);
+    session.expired(query_of(&info), None);
     let plan = candidate(&info, Caller::Own, Negotiated::Json, &policy, &session).err();
     let expected = Forward { reason: ForwardReason::AfterExpiry, rewriting: Rewriting::Keep };
     assert!(matches!(plan, Some(Plan::Forward(forward)) if forward == expected));
+    for other in
+        [&format!("{PODS}?resourceVersion=5"), &format!("{PODS}?labelSelector=a"), "/api/v1/pods"]
+    {
+        assert!(refused_in(&session, other).is_none(), "{other}");
+    }
 }
 
 #[test]

@@ -82,7 +82,10 @@ pub fn watch_candidate<'a>(
         (None, Err(why)) => return Err(Plan::keep((*why).into())),
         (None, Ok(_)) => return Err(Plan::keep(request::NotModelled::Watch.into())),
     };
-    rules::permit(rules, request, session)?;
+    rules::permit(rules, request, session).map_err(|reason| match reason {
+        ForwardReason::AfterExpiry => Plan::Forward(Forward::detour(watch, reason)),
+        reason => Plan::keep(reason),
+    })?;
     // A watch shows objects, never a list of them.
     let kind = (MetadataKind::Object, watch.include);
     let encoding = Encoding::of(media, &request.resource, kind);

@@ -6,6 +6,7 @@
 mod body;
 mod guard;
 mod listing;
+mod refusal;
 mod watch;
 
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::{
         GroupResource, ObjectKey, Scope, Verb,
         learn::{Learned, Learner, Lifecycle},
         query::Query,
-        request::ResourceRequest,
+        request::{ResourceRequest, Start, Watch},
         version::VersionMatch,
         watch::WatchReader,
     },
@@ -68,8 +69,14 @@ struct SessionExchange {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
-    Read { consistent: bool, source: Source },
-    Watch,
+    Read {
+        consistent: bool,
+        source: Source,
+    },
+    Watch {
+        /// `true` if it begins with the newest state.
+        consistent: bool,
+    },
     Write(Verb),
 }
 
@@ -111,7 +118,14 @@ impl Learning {
     ) -> Self {
         let subject = match request.verb {
             _ if request.dry_run => return Self::none(),
-            Verb::Watch => Subject::Watch,
+            Verb::Watch => {
+                let begins_with_newest = |watch: &Watch| {
+                    watch.start == Start::State && watch.version == VersionMatch::MostRecent
+                };
+                Subject::Watch {
+                    consistent: request.watch.as_ref().is_some_and(begins_with_newest),
+                }
+            }
             Verb::Get | Verb::List if request.subresource.is_none() => {
                 let version = request.read.as_ref().ok().map(|read| &read.version);
                 let kept = *rewriting == Rewriting::Keep;
@@ -185,8 +199,8 @@ impl Learning {
 
     /// Learns from a watch through a WebSocket.
     pub(super) fn watch_tunnel(self) -> WatchLearning {
-        let watch =
-            self.0.filter(|exchange| exchange.subject == Subject::Watch).map(|watch| *watch);
+        let watch = self.0.filter(|exchange| matches!(exchange.subject, Subject::Watch { .. }));
+        let watch = watch.map(|watch| *watch);
         WatchLearning::new(watch, Ok(WatchReader::websocket()))
     }
 
@@ -200,13 +214,16 @@ impl Learning {
                 code.is_success() || code == StatusCode::CONFLICT || code == StatusCode::NOT_FOUND
             }
             Subject::Read { .. } => code.is_success(),
-            Subject::Watch if code.is_success() => {
+            Subject::Watch { consistent } if code.is_success() => {
+                if consistent {
+                    exchange.went_upstream(&mut exchange.session.lock());
+                }
                 let reader =
                     WatchReader::http(field(header::CONTENT_TYPE), field(header::CONTENT_ENCODING));
                 let learning = WatchLearning::new(Some(*exchange), reader);
                 return response.map(|body| learning.read_along(body));
             }
-            Subject::Watch => false,
+            Subject::Watch { .. } => false,
         };
         if !interesting {
             exchange.refused(code);
@@ -220,30 +237,6 @@ impl Learning {
 // === impl SessionExchange ===
 
 impl SessionExchange {
-    /// Notes an error response whose body teaches nothing.
-    fn refused(self, code: StatusCode) {
-        match self.subject {
-            Subject::Write(_) if code.is_server_error() => self.lost(),
-            Subject::Write(_) => {}
-            Subject::Read { .. } | Subject::Watch => {
-                if code == StatusCode::GONE || code == StatusCode::GATEWAY_TIMEOUT {
-                    self.session.lock().expired(&self.resource);
-                }
-                if let (StatusCode::NOT_FOUND, Subject::Read { consistent, .. }, Some(key)) =
-                    (code, self.subject, self.key.clone())
-                {
-                    let (mut session, now) = (self.session.lock(), Instant::now());
-                    let gone = Expectation::Gone { uid: None, version: None };
-                    if consistent {
-                        session.observe(&self.resource, key, gone, (self.sent_at, now));
-                    } else {
-                        session.raise(&self.resource, key, gone, now);
-                    }
-                }
-            }
-        }
-    }
-
     /// Notes that the outcome of a write is unknown.
     fn lost(&self) {
         if !matches!(self.subject, Subject::Write(_)) {
@@ -275,7 +268,7 @@ impl SessionExchange {
                     _ => self.wrote(&mut session, verb, learned, now),
                 }
             }
-            Subject::Watch => {}
+            Subject::Watch { .. } => {}
         }
     }
 
@@ -301,7 +294,7 @@ impl SessionExchange {
                 let expectation = Expectation::AtLeast(object.version, labels);
                 if consistent {
                     session.observe(&self.resource, key, expectation, (self.sent_at, now));
-                    session.went_upstream(&self.resource);
+                    self.went_upstream(&mut session);
                 } else {
                     session.raise(&self.resource, key, expectation, now);
                 }

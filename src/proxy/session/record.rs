@@ -22,6 +22,15 @@ use mark::{Mark, Marks};
 use pages::Pages;
 
 pub use mark::{Doubt, Evidence, Origin};
+
+// === impl ExpiredRead ===
+
+impl ExpiredRead {
+    fn is(&self, query: &Query, name: Option<&str>) -> bool {
+        self.name.as_deref() == name && self.query == *query
+    }
+}
+
 #[cfg(test)]
 pub(super) use mark::{MARKS_MAX, SELECTOR_BYTES_MAX};
 #[cfg(test)]
@@ -52,10 +61,18 @@ pub(super) struct Record {
     pub(super) blind_watches: Vec<Scope>,
     /// `true` if a consistent state was shown since the session began.
     pub(super) has_consistent: bool,
-    /// `true` if the last response was 410 or 504.
-    pub(super) upstream_next: bool,
+    /// The reads whose version is useless, the newest last: each goes to the apiserver once.
+    expired: Vec<ExpiredRead>,
     /// `true` if a limit was reached since the last check.
     pub(super) overflowed: bool,
+}
+
+/// A read that was told that its version is too old or too new, without the version.
+#[derive(Clone, Debug)]
+struct ExpiredRead {
+    query: Query,
+    /// The name of its object, if it reads only one.
+    name: Option<Box<str>>,
 }
 
 /// The requirements of a read on a replica.
@@ -85,6 +102,9 @@ const SWEEPS_MAX: usize = 64;
 
 /// The limit of proofs per group-resource.
 const PROOFS_MAX: usize = 16;
+
+/// The limit of reads whose version is useless. A selector has at most 4 KiB.
+const EXPIRED_MAX: usize = 16;
 
 /// The time after which a version's event is no longer expected soon.
 pub(super) const IMMINENT: Duration = Duration::from_secs(1);
@@ -233,6 +253,25 @@ impl Record {
         self.pages.add(query, version, paging)
     }
 
+    /// Notes that a read's version is useless. Beyond the limit the oldest such read is forgotten.
+    pub(super) fn expire(&mut self, query: &Query, name: Option<&str>) {
+        self.went_upstream(query, name);
+        if self.expired.len() >= EXPIRED_MAX {
+            self.overflowed = true;
+            self.expired.remove(0);
+        }
+        self.expired.push(ExpiredRead { query: query.clone(), name: name.map(Into::into) });
+    }
+
+    /// Notes that the apiserver answered the read without a version.
+    pub(super) fn went_upstream(&mut self, query: &Query, name: Option<&str>) {
+        self.expired.retain(|expired| !expired.is(query, name));
+    }
+
+    pub(super) fn is_expired(&self, query: &Query, name: Option<&str>) -> bool {
+        self.expired.iter().any(|expired| expired.is(query, name))
+    }
+
     pub(super) fn sweep(&mut self, scope: Scope, now: Instant) {
         self.sweeps.retain(|sweep| !scope.contains(&sweep.scope));
         self.sweeps.push(Sweep { scope, at: now, proven: None });
@@ -248,7 +287,7 @@ impl Record {
         if let Some(ShownVersion { version, at, .. }) = &self.shown {
             heir.show(version, Source::Storage, *at);
         }
-        let mut unknown = !self.blind_watches.is_empty() || self.upstream_next;
+        let mut unknown = !self.blind_watches.is_empty() || !self.expired.is_empty();
         let expected = self.expected.values().map(Expected::version);
         for version in expected.chain(self.sweeps.iter().map(|sweep| sweep.proven.as_ref())) {
             match version {

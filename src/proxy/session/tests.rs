@@ -426,11 +426,20 @@ fn marks_and_pages_are_bounded_and_become_stricter() {
 #[test]
 fn one_read_after_an_expiry_goes_upstream() {
     let mut session = Session::default();
-    assert!(!session.must_go_upstream(&resource()));
-    session.expired(&resource());
-    assert!(session.must_go_upstream(&resource()));
-    session.went_upstream(&resource());
-    assert!(!session.must_go_upstream(&resource()));
+    let (read, other) = (query(None, ""), query(None, "app=web"));
+    session.expired(&read, None);
+    assert!(session.must_go_upstream(&read, None));
+    assert!(!session.must_go_upstream(&other, None) && !session.must_go_upstream(&read, Some("a")));
+    session.went_upstream(&other, None);
+    session.went_upstream(&read, Some("a"));
+    assert!(session.must_go_upstream(&read, None));
+    session.went_upstream(&read, None);
+    assert!(!session.must_go_upstream(&read, None));
+    for number in 0..100 {
+        session.expired(&query(None, &format!("app=a{number}")), None);
+    }
+    let left = |number| session.must_go_upstream(&query(None, &format!("app=a{number}")), None);
+    assert!((0..100).filter(|number| left(*number)).eq(84..100), "the newest");
 }
 
 #[test]

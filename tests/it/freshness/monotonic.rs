@@ -8,7 +8,7 @@ use listless::{
 };
 use serde_json::json;
 
-use crate::harness::{Laggard, Setup, TestProxy, group_resource, pass, pod, populated};
+use crate::harness::{Laggard, Setup, TestProxy, Watch, group_resource, pass, pod, populated};
 
 const PODS: &str = "/api/v1/pods";
 const MAPS: &str = "/api/v1/namespaces/a/configmaps";
@@ -23,6 +23,10 @@ fn put(proxy: &TestProxy, name: &str, app: &str) -> u64 {
 fn remove(proxy: &TestProxy, name: &str) {
     let key = ObjectKey::new(Some("a"), name);
     proxy.simulator.remove(&group_resource("pods"), &key).expect("an object");
+}
+
+fn is_hit(watch: &Watch) -> bool {
+    watch.head.headers["cache-status"].as_bytes().starts_with(b"listless; hit")
 }
 
 /// A replica of [`SELECTED`] that receives no events.
@@ -156,9 +160,46 @@ async fn after_a_410_the_next_read_goes_upstream() {
     let (kind, message) = watch.next().await.expect("an event");
     assert_eq!(kind, "ERROR");
     assert!(message.contains("too old resource version"), "{message}");
+    // Other reads of the session, and its watches at other versions, are none of that client's.
+    let selected = client.get(SELECTED).await;
+    assert!(selected.is_hit(), "{}", selected.summary());
+    let at = selected.version();
+    let other = client.watch(&format!("{PODS}?watch=1&resourceVersion={at}")).await;
+    assert!(is_hit(&other));
     let listed = client.get(PODS).await;
     assert_eq!(listed.detail(), "after-expiry");
     assert!(client.get(PODS).await.is_hit());
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_410_a_watch_that_lists_goes_upstream_and_settles_it() {
+    let proxy = Setup::default().in_memory();
+    proxy.warm(PODS).await;
+    let client = proxy.client();
+    proxy.simulator.forget_history();
+    let mut watch = client.watch(&format!("{PODS}?watch=1&resourceVersion=1")).await;
+    assert_eq!(watch.next().await.expect("an event").0, "ERROR");
+    let state =
+        "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1";
+    let listing = client.watch(&format!("{PODS}?{state}")).await;
+    assert!(!is_hit(&listing));
+    let again = client.watch(&format!("{PODS}?{state}")).await;
+    assert!(is_hit(&again));
+    assert!(client.get(PODS).await.is_hit());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_takes_the_apiserver_too_long_keeps_none_from_memory() {
+    let proxy = Setup::default().in_memory();
+    proxy.warm(SELECTED).await;
+    let client = proxy.client();
+    let slow = Effect::Answer { code: 504, retry_after_secs: None };
+    proxy.simulator.inject(Fault::next(1, slow, |asked| asked.verb == Verb::List));
+    assert_eq!(client.get(PODS).await.status, 504);
+    let listed = client.get(SELECTED).await;
+    assert!(listed.is_hit(), "{}", listed.summary());
+    // A replica of all pods starts meanwhile, and nothing keeps the client from it.
+    assert_eq!(client.get(PODS).await.detail(), "session");
 }
 
 #[tokio::test(start_paused = true)]

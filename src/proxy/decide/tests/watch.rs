@@ -130,8 +130,9 @@ fn the_state_respects_the_session_and_events_continue_at_the_clients_version() {
         assert_eq!(begins(query, &session), Err(ForwardReason::Behind), "{query}");
     }
     assert!(begins("resourceVersion=9", &session).is_ok());
-    session.expired(&pod_resource());
-    assert_eq!(begins("resourceVersion=9", &session), Err(ForwardReason::AfterExpiry));
+    session.expired(query_of(&info(PODS)), None);
+    assert_eq!(begins("", &session), Err(ForwardReason::AfterExpiry));
+    assert!(begins("resourceVersion=9", &session).is_ok());
 }
 
 #[test]

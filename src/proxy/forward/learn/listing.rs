@@ -233,7 +233,7 @@ impl SessionExchange {
         );
         if consistent {
             session.proven(&self.resource, self.sent_at, &version);
-            session.went_upstream(&self.resource);
+            self.went_upstream(&mut session);
         }
         self.tidy(&mut session);
     }
@@ -289,7 +289,7 @@ impl SessionExchange {
         }
         if consistent {
             session.proven(&self.resource, self.sent_at, &version);
-            session.went_upstream(&self.resource);
+            self.went_upstream(&mut session);
         }
     }
 

@@ -115,7 +115,7 @@ impl SessionExchange {
         let mut session = self.session.lock();
         let object = match shown {
             Shown::Object(object) => object,
-            Shown::Expired => return session.expired(&self.resource),
+            Shown::Expired => return self.expired(&mut session),
         };
         let key = ObjectKey::new(Some(&object.namespace), &object.name);
         let version = object.version;

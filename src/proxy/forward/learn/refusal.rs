@@ -1,0 +1,52 @@
+//! The facts that an error response shows, and the reads that it makes useless (S-CLI-03).
+
+use http::StatusCode;
+use tokio::time::Instant;
+
+use super::{SessionExchange, Subject};
+use crate::{
+    api::ObjectKey,
+    proxy::session::{Expectation, Session},
+};
+
+// === impl SessionExchange ===
+
+impl SessionExchange {
+    /// Notes an error response whose body teaches nothing.
+    pub(super) fn refused(self, code: StatusCode) {
+        match self.subject {
+            Subject::Write(_) if code.is_server_error() => self.lost(),
+            Subject::Write(_) => {}
+            Subject::Read { consistent, .. } | Subject::Watch { consistent } => {
+                // Without a version, 504 is about the time that the request took.
+                if code == StatusCode::GONE || (code == StatusCode::GATEWAY_TIMEOUT && !consistent)
+                {
+                    self.expired(&mut self.session.lock());
+                }
+                if let (StatusCode::NOT_FOUND, Subject::Read { consistent, .. }, Some(key)) =
+                    (code, self.subject, self.key.clone())
+                {
+                    let (mut session, now) = (self.session.lock(), Instant::now());
+                    let gone = Expectation::Gone { uid: None, version: None };
+                    if consistent {
+                        session.observe(&self.resource, key, gone, (self.sent_at, now));
+                    } else {
+                        session.raise(&self.resource, key, gone, now);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn expired(&self, session: &mut Session) {
+        if let Some(query) = &self.query {
+            session.expired(query, self.key.as_ref().map(ObjectKey::name));
+        }
+    }
+
+    pub(super) fn went_upstream(&self, session: &mut Session) {
+        if let Some(query) = &self.query {
+            session.went_upstream(query, self.key.as_ref().map(ObjectKey::name));
+        }
+    }
+}
