@@ -24,6 +24,7 @@ unset CARGO_ENCODED_RUSTFLAGS
 export RUSTFLAGS="${rust# }" CARGO_INCREMENTAL=0
 export "CFLAGS_$key=${c# }" "CC_$key=${LISTLESS_CC:-musl-gcc}" SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-0}"
 
-cargo build --locked --profile dist --bin listless --target "$target"
+# Nobody needs the demo and its simulator in a cluster.
+cargo build --locked --no-default-features --profile dist --bin listless --target "$target"
 mkdir -p "$(dirname "$out")"
 cp "$folder/$target/dist/listless" "$out"

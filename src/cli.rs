@@ -29,7 +29,9 @@ use std::{
 
 use clap::{Parser, Subcommand};
 
-use crate::{app, config, demo, error::Chain};
+#[cfg(feature = "demo")]
+use crate::demo;
+use crate::{app, config, error::Chain};
 
 pub use announce::{Announcement, announce, reachable};
 pub use check::CheckOptions;
@@ -69,6 +71,7 @@ enum Command {
     /// Remove the sidecar from the pods of manifests.
     Uninject(inject::Files),
     /// Show the savings on a simulated cluster, polled directly and through Listless.
+    #[cfg(feature = "demo")]
     Demo(demo::Args),
     /// Show the clients of a running Listless and their requests, live.
     Top(top::Arguments),
@@ -117,10 +120,20 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+impl Command {
+    /// Returns the log level that applies if none is set.
+    fn log_level(&self) -> &'static str {
+        match self {
+            // Its output is a table.
+            #[cfg(feature = "demo")]
+            Self::Demo(_) => "error",
+            _ => "info",
+        }
+    }
+}
+
 fn dispatch(cli: Cli, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
-    // The demo's main output is its table.
-    let level = if matches!(cli.command, Command::Demo(_)) { "error" } else { "info" };
-    log::start(&cli.log, level)?;
+    log::start(&cli.log, cli.command.log_level())?;
     match cli.command {
         Command::Local(options) => {
             if app::local(&options)? == app::Ended::Switched {
@@ -134,6 +147,7 @@ fn dispatch(cli: Cli, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         Command::Injector(options) => app::injector(&options)?,
         Command::Inject(arguments) => inject::inject(&arguments)?,
         Command::Uninject(files) => inject::uninject(&files)?,
+        #[cfg(feature = "demo")]
         Command::Demo(args) => return demo::run(&args),
         Command::Top(arguments) => top::run(&arguments)?,
         Command::Report(arguments) => report::run(&arguments)?,

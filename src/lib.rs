@@ -9,6 +9,7 @@ pub mod cache;
 pub mod check;
 pub mod cli;
 pub mod config;
+#[cfg(feature = "demo")]
 pub mod demo;
 pub mod error;
 pub mod explain;
@@ -24,6 +25,7 @@ pub mod notify;
 pub mod places;
 pub mod policy;
 pub mod proxy;
+#[cfg(feature = "demo")]
 pub mod simulator;
 pub mod stream;
 pub mod supervisor;
