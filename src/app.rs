@@ -161,6 +161,7 @@ impl Running {
             discovery,
             clients: clients.clients,
             authorize: clients.authorize,
+            caller_names: clients.caller_names,
             aggregation: clients.aggregation,
             warnings,
             records: Records::new(audience, config.clone(), random),

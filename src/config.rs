@@ -32,8 +32,8 @@ pub use problem::Problem;
 pub use quantity::{NotAnAmount, Quantity, Span};
 pub use raw::{
     AccessLevel, AccessLogSection, ApiVersion, AuditSection, CacheSection, DiscoverySection, Kind,
-    ObserveSection, RawConfig, RepeatPollsSection, RuleRepeatPollsSection, RuleSection,
-    UncachedReadsSection,
+    ObserveSection, RawConfig, RepeatPollsSection, ReportSection, RuleRepeatPollsSection,
+    RuleSection, UncachedReadsSection,
 };
 pub use reload::{Change, Reloader};
 
@@ -55,6 +55,8 @@ pub struct Config {
     pub check_share: f64,
     /// `true` if discovery documents are cached.
     pub discovery_cache: bool,
+    /// `true` if the report names callers.
+    pub report_callers: bool,
     /// The selection of requests that are logged.
     pub access_log: AccessLog,
     /// The audit file for responses from memory, if any.

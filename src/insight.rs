@@ -1,7 +1,7 @@
 //! The accounts of clients: their requests, rate, cost, and recommended fixes.
 //!
-//! There is one account for each shape of requests: user agent, verb, resource, scope, and query
-//! without its values. The data path writes accounts and people read them; no decision depends on
+//! There is one account for each shape of requests: caller, user agent, verb, resource, scope, and
+//! query without its values. The data path writes accounts and people read them; no decision depends on
 //! them. Invariants: memory is bounded for any load (requests without an account are counted
 //! together), and a repeated request needs no allocation.
 
@@ -98,7 +98,14 @@ pub struct Asker {
 
 /// The last asker of one target, which saves the look-up of a repeated poll.
 #[derive(Debug, Default)]
-pub struct Remembered(Mutex<Option<(Box<[u8]>, Asker)>>);
+pub struct Remembered(Mutex<Option<LastAsker>>);
+
+#[derive(Debug)]
+struct LastAsker {
+    user_agent: Box<[u8]>,
+    caller: Option<Arc<str>>,
+    asker: Asker,
+}
 
 /// The parts of a request that select its account.
 #[derive(Clone, Copy, Debug)]
@@ -109,6 +116,8 @@ pub struct AccountRequest<'a> {
     pub text: &'a str,
     /// The headers.
     pub headers: &'a HeaderMap,
+    /// The caller's name, or empty.
+    pub caller: &'a str,
 }
 
 /// An observer of a write's response.
@@ -161,7 +170,7 @@ impl Insight {
         let query = question.text.split_once('?').map(|(_, query)| query);
         let shape = match credential::is_exposed(question.headers, question.text) {
             true => Shape::withheld(),
-            false => Shape::of(question.info, query, question.headers),
+            false => Shape::of(question.info, query, question.headers, question.caller),
         };
         Asker {
             account: self.account(shape, self.millis(now)),
@@ -319,19 +328,26 @@ impl Asker {
 // === impl Remembered ===
 
 impl Remembered {
-    /// Returns the asker stored for this user agent, or a new one.
-    pub fn of(&self, headers: &HeaderMap, make: impl FnOnce() -> Asker) -> Asker {
+    /// Returns the asker stored for this user agent and the caller's name, or a new one.
+    pub fn of(
+        &self,
+        headers: &HeaderMap,
+        caller: Option<&Arc<str>>,
+        make: impl FnOnce() -> Asker,
+    ) -> Asker {
         let agent = headers.get(header::USER_AGENT).map_or(&[][..], |agent| agent.as_bytes());
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, asker)) = &*remembered
-            && **known == *agent
-            && asker.account.is_open()
+        if let Some(last) = &*remembered
+            && *last.user_agent == *agent
+            && last.caller.as_ref() == caller
+            && last.asker.account.is_open()
         {
-            return asker.clone();
+            return last.asker.clone();
         }
         let asker = make();
         if agent.len() <= AGENT_BYTES_MAX {
-            *remembered = Some((agent.into(), asker.clone()));
+            let (user_agent, caller) = (agent.into(), caller.cloned());
+            *remembered = Some(LastAsker { user_agent, caller, asker: asker.clone() });
         }
         asker
     }

@@ -6,6 +6,7 @@
 
 pub mod aggregation;
 pub mod authorize;
+pub mod caller_names;
 pub mod coalesce;
 pub mod decide;
 pub mod discovery;
@@ -38,6 +39,7 @@ pub use self::sessions::SharedSession;
 use self::{
     aggregation::Aggregation,
     authorize::{Asker, Attributes, Authorize},
+    caller_names::CallerNames,
     coalesce::{Coalesce, CoalesceKey, Coalesced, SendTime},
     decide::{Forward, ForwardReason, LocalRead, LocalWatch, Plan, Reject, Rewriting},
     discovery::Discovery,
@@ -83,6 +85,7 @@ pub struct Proxy {
     shadow: Shadows,
     pacing: Pacing,
     authorize: Authorize,
+    caller_names: CallerNames,
     aggregation: Arc<Aggregation>,
     local: Local,
     coalesce: Coalesce,
@@ -110,6 +113,8 @@ pub struct Parts {
     pub clients: Clients,
     /// The access reviews.
     pub authorize: Authorize,
+    /// The names of callers.
+    pub caller_names: CallerNames,
     /// The server of each API group.
     pub aggregation: Arc<Aggregation>,
     /// The warnings of the apiserver.
@@ -140,6 +145,7 @@ impl Proxy {
             shadow: Shadows::new(metrics.clone()),
             pacing: Pacing::new(metrics),
             authorize: parts.authorize,
+            caller_names: parts.caller_names,
             aggregation: parts.aggregation,
             local,
             coalesce: Coalesce::default(),
@@ -176,30 +182,49 @@ impl Proxy {
     ) -> Result<Response<Body>, Error> {
         let context = self.context(request.headers());
         let target = self.targets.read(context.caller(), &request);
-        log.classified(&target, target.asker(&self.insight, request.headers()));
         let config = self.config.borrow().clone();
+        let name = match config.report_callers {
+            true => self.caller_names.of(context.caller()).await,
+            false => None,
+        };
+        log.classified(&target, target.asker(&self.insight, request.headers(), name.as_ref()));
+        let response = self.answer_classified(&context, &target, &config, request, log).await?;
+        if config.report_callers && response.status().is_success() {
+            self.caller_names.learn(&context.asker).await;
+        }
+        Ok(response)
+    }
+
+    async fn answer_classified(
+        &self,
+        context: &RequestContext,
+        target: &Arc<Target>,
+        config: &Arc<Config>,
+        request: Request<Incoming>,
+        log: &mut RequestLog,
+    ) -> Result<Response<Body>, Error> {
         if config.policy.mode() == Mode::Observe {
-            return self.observe(&context, &target, &config, request, log).await;
+            return self.observe(context, target, config, request, log).await;
         }
         let rules = target.rules(&config.policy, request.headers());
         let plan = match target.info {
             RequestInfo::NonResource(_) => self.plan_document(context.caller(), &request).await,
             RequestInfo::Resource(_) => {
-                self.plan(&context, &target, &rules, request.headers(), log).await
+                self.plan(context, target, &rules, request.headers(), log).await
             }
         };
         log.decided(&plan);
         let info = &target.info;
         let send_time = SendTime::AtOnce;
         match plan {
-            Plan::Read(answer) => self.read(&context, &target, answer, request, log).await,
-            Plan::Watch(answer) => self.watch(&context, &target, answer, request, log).await,
-            Plan::Document(plan) => self.document(&context, info, plan, request, log).await,
+            Plan::Read(answer) => self.read(context, target, answer, request, log).await,
+            Plan::Watch(answer) => self.watch(context, target, answer, request, log).await,
+            Plan::Document(plan) => self.document(context, info, plan, request, log).await,
             Plan::Share(forward) => {
-                self.share(&context, info, forward, send_time, request, log).await
+                self.share(context, info, forward, send_time, request, log).await
             }
-            Plan::Forward(forward) => self.forward(&context, info, forward, request, log).await,
-            Plan::Pace(pace) => self.pace(&context, &target, &rules, pace, request, log).await,
+            Plan::Forward(forward) => self.forward(context, info, forward, request, log).await,
+            Plan::Pace(pace) => self.pace(context, target, &rules, pace, request, log).await,
             Plan::Reject(Reject { retry_after_secs }) => {
                 Err(Error::RepeatedPoll { retry_after_secs })
             }

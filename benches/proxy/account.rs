@@ -31,12 +31,12 @@ pub(crate) fn nanoseconds() -> f64 {
     headers.insert(header::USER_AGENT, agent);
     let info = RequestInfo::parse(&Method::GET, &Uri::from_static(text), &headers);
     let remembered = Remembered::default();
-    let question = AccountRequest { info: &info, text, headers: &headers };
+    let question = AccountRequest { info: &info, text, headers: &headers, caller: "" };
     let rounds: Vec<f64> = (0..ROUNDS)
         .map(|round| {
             let began = Instant::now();
             for number in 0..REQUESTS {
-                let asker = remembered.of(&headers, || insight.asker(&question, start));
+                let asker = remembered.of(&headers, None, || insight.asker(&question, start));
                 asker.begins();
                 let at = Duration::from_micros(u64::from(number)) + began.duration_since(start);
                 let record = Record {

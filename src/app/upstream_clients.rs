@@ -6,8 +6,8 @@ use crate::{
     insight::Insight,
     metrics::{Metrics, Origin},
     proxy::{
-        aggregation::Aggregation, authorize::Authorize, forward::Clients, metered::Metered,
-        warnings::Warnings,
+        aggregation::Aggregation, authorize::Authorize, caller_names::CallerNames,
+        forward::Clients, metered::Metered, warnings::Warnings,
     },
     upstream::{
         Client, Throttled,
@@ -25,6 +25,8 @@ pub(super) struct UpstreamClients {
     pub(super) clients: Clients,
     /// The client for access reviews.
     pub(super) authorize: Authorize,
+    /// The client for the names of callers.
+    pub(super) caller_names: CallerNames,
     /// The client for aggregated API groups.
     pub(super) aggregation: Arc<Aggregation>,
     /// Learns the state of the apiserver.
@@ -56,6 +58,7 @@ impl UpstreamClients {
         Self {
             follower: Arc::new(follower),
             discoverer: Arc::new(discoverer),
+            caller_names: CallerNames::new(plain_reviewer.clone()),
             authorize: Authorize::new(own_reviewer, plain_reviewer, metrics.clone()),
             aggregation: Arc::new(Aggregation::new(metered(own, Origin::Discovery, by_own))),
             clients: Clients {

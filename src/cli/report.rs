@@ -110,7 +110,7 @@ const REASON_COLUMNS: &[Column] = &[
 pub(super) fn row(poll: &Poll) -> Vec<String> {
     let saved = poll.saved.requests.max(poll.would_save.requests) as f64;
     vec![
-        or_dash(&poll.user_agent),
+        or_dash(&poll.client()),
         poll.verb.clone(),
         poll.resource.clone(),
         or_dash(&poll.scope),
@@ -275,8 +275,11 @@ fn terminal(report: &Report, limit: usize, screen: Screen) -> String {
 
 /// Formats a finding's client and behaviour on one line.
 fn heading(finding: &Finding) -> String {
-    let agent = if finding.user_agent.is_empty() { "no user agent" } else { &finding.user_agent };
-    let mut out = format!("{agent} {}: {} {}", finding.title, finding.verb, finding.resource);
+    let client = match finding.client() {
+        client if client.is_empty() => "no user agent".to_owned(),
+        client => client,
+    };
+    let mut out = format!("{client} {}: {} {}", finding.title, finding.verb, finding.resource);
     let parts = [&finding.scope, &finding.query].map(String::as_str);
     let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     if !parts.is_empty() {

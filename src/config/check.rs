@@ -55,6 +55,7 @@ impl RawConfig {
             idle_timeout: self.cache.idle_timeout.0,
             check_share: self.observe.check_share,
             discovery_cache: self.discovery.cache,
+            report_callers: self.report.callers,
             access_log: AccessLog { level: self.access_log.level, sample: self.access_log.sample },
             audit: (!self.audit.file.is_empty()).then(|| AuditFile {
                 file: self.audit.file.as_str().into(),

@@ -40,6 +40,9 @@ pub struct RawConfig {
     /// Discovery and OpenAPI documents.
     #[serde(default)]
     pub discovery: DiscoverySection,
+    /// The report on clients: `listless top`, `listless report` and the page.
+    #[serde(default)]
+    pub report: ReportSection,
     /// A log line for each request.
     #[serde(default)]
     pub access_log: AccessLogSection,
@@ -212,6 +215,15 @@ pub struct DiscoverySection {
     pub cache: bool,
 }
 
+/// The report on clients.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ReportSection {
+    /// Name the caller in each row, at a gateway: a user, or a service account with its namespace. The
+    /// apiserver is asked once in 10m for each token that it accepted (SelfSubjectReview).
+    pub callers: bool,
+}
+
 /// A log line for each request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -260,6 +272,7 @@ impl Default for RawConfig {
             repeat_polls: RepeatPollsSection::default(),
             observe: ObserveSection::default(),
             discovery: DiscoverySection::default(),
+            report: ReportSection::default(),
             access_log: AccessLogSection::default(),
             audit: AuditSection::default(),
         }

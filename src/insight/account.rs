@@ -199,8 +199,8 @@ impl Account {
     /// Returns the memory of the account, including its key in the table.
     #[cfg(test)]
     pub(super) fn held_bytes(&self) -> usize {
-        let Shape { user_agent, resource, query, .. } = &self.shape;
-        let texts = user_agent.len() + resource.len() + query.len();
+        let Shape { caller, user_agent, resource, query, .. } = &self.shape;
+        let texts = caller.len() + user_agent.len() + resource.len() + query.len();
         size_of::<Self>() + size_of::<Shape>() + 2 * texts + self.tally().held_bytes()
     }
 

@@ -99,10 +99,13 @@ pub struct Estimate {
     pub formula: String,
 }
 
-/// One account: requests with the same user agent, verb, resource, scope and query shape.
+/// One account: requests with the same caller, user agent, verb, resource, scope and query shape.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Poll {
+    /// The caller's name, if the configuration has `report.callers` and it is known: a user, or a
+    /// service account as `namespace/name`.
+    pub caller: String,
     /// The client's User-Agent, shortened.
     pub user_agent: String,
     /// The verb: `get`, `list`, `watch`, `create`, …
@@ -196,6 +199,8 @@ pub struct Finding {
     pub id: String,
     /// The pattern in words.
     pub title: String,
+    /// The caller's name, as in [`Poll::caller`].
+    pub caller: String,
     /// The client's User-Agent, shortened.
     pub user_agent: String,
     /// The client library, if recognised.
@@ -259,11 +264,30 @@ impl Apiserver {
 // === impl Poll ===
 
 impl Poll {
+    /// Returns the caller's name, if known, and the User-Agent.
+    pub fn client(&self) -> String {
+        client(&self.caller, &self.user_agent)
+    }
+
     /// Returns the most frequent reason why memory did not answer, and its requests.
     pub fn main_reason(&self) -> Option<(&str, u64)> {
         let reasons = self.reasons.iter().rev();
         reasons.max_by_key(|(_, count)| **count).map(|(word, count)| (word.as_str(), *count))
     }
+}
+
+// === impl Finding ===
+
+impl Finding {
+    /// Returns the caller's name, if known, and the User-Agent.
+    pub fn client(&self) -> String {
+        client(&self.caller, &self.user_agent)
+    }
+}
+
+fn client(caller: &str, user_agent: &str) -> String {
+    let separator = if caller.is_empty() || user_agent.is_empty() { "" } else { " " };
+    [caller, separator, user_agent].concat()
 }
 
 // === impl Report ===

@@ -17,6 +17,8 @@ use crate::api::{
 /// The key of an account. Requests with an equal shape share one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
+    /// The caller's name, if the configuration wants it and it is known.
+    pub caller: Box<str>,
     /// The client's User-Agent, shortened.
     pub user_agent: Box<str>,
     /// The verb.
@@ -102,8 +104,9 @@ const PARAMETERS: &[&str] = &[
 // === impl Shape ===
 
 impl Shape {
-    /// Returns the shape of a request. `query` is the raw query of its URL, if any.
-    pub fn of(info: &RequestInfo, query: Option<&str>, headers: &HeaderMap) -> Self {
+    /// Returns the shape of a request. `query` is the raw query of its URL, if any; `caller` is a
+    /// name or empty.
+    pub fn of(info: &RequestInfo, query: Option<&str>, headers: &HeaderMap, caller: &str) -> Self {
         let library = Library::of(headers, query);
         let (resource, scope, query, traits) = match info {
             RequestInfo::Resource(request) => (
@@ -120,6 +123,7 @@ impl Shape {
             }
         };
         Self {
+            caller: caller.into(),
             user_agent: bounded(&credential::user_agent(headers), USER_AGENT_BYTES_MAX),
             verb: match info {
                 RequestInfo::Resource(request) => request.verb,
@@ -135,6 +139,7 @@ impl Shape {
     /// Returns the shape of requests without an account of their own.
     pub fn others() -> Self {
         Self {
+            caller: "".into(),
             user_agent: "others".into(),
             verb: Verb::Other,
             resource: "".into(),
@@ -155,10 +160,15 @@ impl Shape {
     }
 
     /// Returns the common key of a client's LISTs and watches of the same selection.
-    pub fn client_group(&self) -> (&str, &str, &str, Vec<&str>) {
+    pub fn client_group(&self) -> ((&str, &str), &str, &str, Vec<&str>) {
         let is_selector = |part: &&str| part.contains("Selector=");
         let selectors = self.query.split('&').filter(is_selector).collect();
-        (&self.user_agent, &self.resource, self.scope, selectors)
+        (self.client(), &self.resource, self.scope, selectors)
+    }
+
+    /// Returns the properties that tell clients apart: the caller and the user agent.
+    pub fn client(&self) -> (&str, &str) {
+        (&self.caller, &self.user_agent)
     }
 }
 
@@ -310,7 +320,7 @@ mod tests {
     fn shape(method: &Method, target: &str) -> Shape {
         let uri: Uri = target.parse().unwrap();
         let info = RequestInfo::parse(method, &uri, &HeaderMap::new());
-        Shape::of(&info, uri.query(), &HeaderMap::new())
+        Shape::of(&info, uri.query(), &HeaderMap::new(), "")
     }
 
     #[test]
@@ -375,7 +385,7 @@ mod tests {
         let target = format!("/api/v1/pods?labelSelector={}", keys.join(","));
         let uri: Uri = target.parse().unwrap();
         let info = RequestInfo::parse(&Method::GET, &uri, &headers);
-        let shape = Shape::of(&info, uri.query(), &headers);
+        let shape = Shape::of(&info, uri.query(), &headers, "");
         assert!(shape.user_agent.len() <= USER_AGENT_BYTES_MAX && shape.user_agent.ends_with('…'));
         assert!(shape.query.len() <= QUERY_BYTES_MAX);
         assert_eq!(&*bounded("a\nb\u{7}", 10), "a?b?");

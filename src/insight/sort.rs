@@ -49,7 +49,7 @@ impl Sort {
             Self::Bytes => other.bytes.cmp(&one.bytes),
             Self::Saved => other.saved.requests.cmp(&one.saved.requests),
             Self::Period => period(one).total_cmp(&period(other)),
-            Self::UserAgent => one.user_agent.cmp(&other.user_agent),
+            Self::UserAgent => one.client().cmp(&other.client()),
         }
     }
 }

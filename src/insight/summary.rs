@@ -109,6 +109,7 @@ fn poll(facts: &Facts, patterns: &[Pattern], now: u32) -> Poll {
     let [cache, coalesced, upstream, proxy, client_closed] = counts.answers;
     let compared = counts.compared as f64;
     Poll {
+        caller: shape.caller.to_string(),
         user_agent: shape.user_agent.to_string(),
         verb: shape.verb.as_str().to_owned(),
         resource: shape.resource.to_string(),
@@ -153,7 +154,7 @@ fn risk(tally: &Tally, patterns: &[Pattern], now: u32) -> &'static str {
 fn dearest(one: &Poll, other: &Poll) -> Order {
     let cost = |poll: &Poll| poll.cost.apiserver_cpu_seconds;
     let by_cost = cost(other).total_cmp(&cost(one));
-    let key = |poll: &Poll| (poll.user_agent.clone(), poll.resource.clone(), poll.query.clone());
+    let key = |poll: &Poll| (poll.client(), poll.resource.clone(), poll.query.clone());
     by_cost.then_with(|| other.requests.cmp(&one.requests)).then_with(|| key(one).cmp(&key(other)))
 }
 
@@ -163,6 +164,7 @@ fn finding(facts: &[Facts], found: Found) -> Finding {
     Finding {
         id: found.pattern.id().to_owned(),
         title: detect::title(found.pattern).to_owned(),
+        caller: shape.caller.to_string(),
         user_agent: shape.user_agent.to_string(),
         library: library.as_str().to_owned(),
         verb: shape.verb.as_str().to_owned(),

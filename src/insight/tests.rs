@@ -43,7 +43,7 @@ impl Setup {
     fn asker(&self, target: &str, headers: &HeaderMap, at: Instant) -> Asker {
         let uri: Uri = target.parse().unwrap();
         let info = RequestInfo::parse(&Method::GET, &uri, headers);
-        self.insight.asker(&AccountRequest { info: &info, text: target, headers }, at)
+        self.insight.asker(&AccountRequest { info: &info, text: target, headers, caller: "" }, at)
     }
 
     fn ask(&self, target: &str, headers: &HeaderMap, record: Record) {
@@ -131,18 +131,22 @@ fn a_response_with_the_content_of_the_last_one_is_unchanged() {
 fn a_target_remembers_its_asker_and_looks_up_another() {
     let setup = setup();
     let remembered = Remembered::default();
-    let found = |name: &str, made: &mut u32| {
+    let caller = Arc::<str>::from("shop/web");
+    let found = |name: &str, caller, made: &mut u32| {
         let headers = agent(name);
-        remembered.of(&headers, || {
+        remembered.of(&headers, caller, || {
             *made += 1;
             setup.asker("/api/v1/pods", &headers, setup.start)
         })
     };
     let mut made = 0;
     for name in ["a", "a", "a", "b", "b"] {
-        assert_eq!(&*found(name, &mut made).account.shape.user_agent, name);
+        assert_eq!(&*found(name, None, &mut made).account.shape.user_agent, name);
     }
     assert_eq!(made, 2);
+    found("b", Some(&caller), &mut made);
+    found("b", Some(&caller), &mut made);
+    assert_eq!(made, 3, "the caller's name has become known");
 }
 
 #[test]
@@ -150,7 +154,7 @@ fn a_closed_account_is_opened_again() {
     let setup = setup();
     let headers = agent("shop");
     let remembered = Remembered::default();
-    let asker = |at| remembered.of(&headers, || setup.asker("/api/v1/pods", &headers, at));
+    let asker = |at| remembered.of(&headers, None, || setup.asker("/api/v1/pods", &headers, at));
     setup.insight.record(&asker(setup.start), 1, &record(setup.start));
     let later = setup.start + Duration::from_secs(3600);
     for number in 0..=ACCOUNTS_MAX {
@@ -194,7 +198,7 @@ fn a_million_different_queries_take_no_more_than_their_bound() {
         let at = setup.start + Duration::from_millis(number);
         let asker = setup
             .insight
-            .asker(&AccountRequest { info: &info, text: &text, headers: &headers }, at);
+            .asker(&AccountRequest { info: &info, text: &text, headers: &headers, caller: "" }, at);
         setup.insight.record(&asker, number, &record(at));
     }
     assert!(setup.insight.accounts() <= ACCOUNTS_MAX);

@@ -35,7 +35,7 @@ use crate::{
     hash::RandomState,
     limit::{Ceiling, Rate},
     metrics::{Limit, Metrics, Review as Reviewed},
-    proxy::identify::Caller,
+    proxy::identify::{BearerId, Caller},
     upstream::{Client, Lane},
 };
 
@@ -134,6 +134,14 @@ impl Asker {
     /// Returns the caller.
     pub fn caller(&self) -> Caller {
         self.caller
+    }
+
+    /// Returns the id of its token and the credential, if the caller is the bearer of a token.
+    pub(super) fn bearer(&self) -> Option<(BearerId, &HeaderValue)> {
+        match (self.caller, &self.credential) {
+            (Caller::Bearer(id), Some(credential)) => Some((id, credential)),
+            _ => None,
+        }
     }
 }
 

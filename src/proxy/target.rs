@@ -106,9 +106,16 @@ impl Target {
     }
 
     /// Returns the account that the request belongs to.
-    pub fn asker(&self, insight: &Insight, headers: &HeaderMap) -> insight::Asker {
-        self.asker.of(headers, || {
-            let question = insight::AccountRequest { info: &self.info, text: &self.text, headers };
+    pub fn asker(
+        &self,
+        insight: &Insight,
+        headers: &HeaderMap,
+        caller: Option<&Arc<str>>,
+    ) -> insight::Asker {
+        self.asker.of(headers, caller, || {
+            let (info, text) = (&self.info, &*self.text);
+            let caller = caller.map_or("", |caller| caller);
+            let question = insight::AccountRequest { info, text, headers, caller };
             insight.asker(&question, Instant::now())
         })
     }

@@ -3,6 +3,7 @@
 
 mod instances;
 mod leaks;
+mod names;
 mod rights;
 
 use listless::simulator::{Rule, User};

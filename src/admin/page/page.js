@@ -95,6 +95,9 @@ function shape(name, attributes, text) {
   return element;
 }
 
+// The caller's name, where the configuration wants it, and the user agent.
+const clientOf = (row) => [row.caller, row.userAgent].filter(Boolean).join(" ");
+
 function lines(cell, main, sub, code) {
   cell.replaceChildren(make("span", "main-line", main));
   if (sub) cell.append(make("span", code ? "sub-line code" : "sub-line", sub));
@@ -309,11 +312,11 @@ const RISKS = ["none", "low", "medium", "high"];
 const polls = new Table(byId("polls-table"), {
   caption: "Polls",
   empty: "No requests yet. Point a client at Listless; for listless local, run: eval \"$(listless kubeconfig)\"",
-  key: (poll) => [poll.userAgent, poll.verb, poll.resource, poll.scope, poll.query].join("\n"),
+  key: (poll) => [poll.caller, poll.userAgent, poll.verb, poll.resource, poll.scope, poll.query].join("\n"),
   sort: { id: "rate", down: true },
   columns: [
-    { id: "client", label: "Client", className: "wide-cell lead", value: (poll) => poll.userAgent,
-      draw: (cell, poll) => lines(cell, poll.userAgent || "(no user agent)",
+    { id: "client", label: "Client", className: "wide-cell lead", value: clientOf,
+      draw: (cell, poll) => lines(cell, clientOf(poll) || "(no user agent)",
         poll.clients > 1 ? `${count(poll.clients)} connections` : "") },
     { id: "request", label: "Request", className: "wide-cell",
       value: (poll) => `${poll.resource} ${poll.verb}`,
@@ -385,7 +388,7 @@ function drawReasons() {
 }
 
 function matches(poll, words) {
-  const text = [poll.userAgent, poll.verb, poll.resource, poll.scope, poll.query, poll.risk,
+  const text = [poll.caller, poll.userAgent, poll.verb, poll.resource, poll.scope, poll.query, poll.risk,
     ...(poll.findings || []), ...Object.keys(poll.reasons || {})].join(" ").toLowerCase();
   return words.every((word) => text.includes(word));
 }
@@ -448,7 +451,7 @@ function findingCard(finding, key) {
   const library = finding.library && finding.library !== "unknown" ? ` (${finding.library})` : "";
   card.append(
     make("h3", "", finding.title),
-    make("p", "who", `${finding.userAgent || "(no user agent)"}${library}`),
+    make("p", "who", `${clientOf(finding) || "(no user agent)"}${library}`),
     make("p", "who code", asked + period),
     make("p", "", finding.evidence),
     make("p", "fix", finding.fix),
@@ -458,7 +461,7 @@ function findingCard(finding, key) {
 }
 
 const findingText = (finding, asked) =>
-  `${finding.title}\n\nClient: ${finding.userAgent}\nRequest: ${asked}\n\n${finding.evidence}\n\n` +
+  `${finding.title}\n\nClient: ${clientOf(finding)}\nRequest: ${asked}\n\n${finding.evidence}\n\n` +
   `Fix: ${finding.fix}\n`;
 
 // A browser offers its clipboard only in a secure context; otherwise a selection is used.

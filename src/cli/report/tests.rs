@@ -55,6 +55,7 @@ fn three() -> Report {
     let finding = Finding {
         id: "quorum-list-polling".into(),
         title: "polls with consistent LISTs".into(),
+        caller: polling.caller.clone(),
         user_agent: polling.user_agent.clone(),
         library: "fabric8".into(),
         verb: "list".into(),

@@ -140,11 +140,11 @@ pub(super) fn ignored_retry_after(facts: &Facts) -> Detected {
 
 /// Returns one finding per client, at its most requested path.
 pub(super) fn discovery_refetch(facts: &[Facts]) -> Vec<Found> {
-    let mut clients: BTreeMap<&str, Vec<(u64, usize)>> = BTreeMap::new();
+    let mut clients: BTreeMap<_, Vec<(u64, usize)>> = BTreeMap::new();
     for (account, facts) in facts.iter().enumerate() {
         if facts.shape.traits.subject == Subject::Discovery {
             let again = facts.requests().saturating_sub(facts.tally.values.count());
-            clients.entry(&facts.shape.user_agent).or_default().push((again, account));
+            clients.entry(facts.shape.client()).or_default().push((again, account));
         }
     }
     let refetches = clients.into_values().filter_map(|paths| {

@@ -53,7 +53,7 @@ pub(super) fn is_stormy(facts: &Facts) -> bool {
 fn are_one(one: &Facts, other: &Facts) -> bool {
     let seconds = |facts: &Facts| facts.period.map_or(0.0, |period| period.seconds);
     let (first, second) = (seconds(one), seconds(other));
-    one.shape.user_agent == other.shape.user_agent
+    one.shape.client() == other.shape.client()
         && (first - second).abs() <= SAME_PERIOD * first.max(second)
 }
 

@@ -51,7 +51,7 @@ impl Scene {
         let mut headers = HeaderMap::new();
         headers.insert(header::USER_AGENT, HeaderValue::from_static(client.agent));
         let info = RequestInfo::parse(method, &uri, &headers);
-        let question = AccountRequest { info: &info, text: target, headers: &headers };
+        let question = AccountRequest { info: &info, text: target, headers: &headers, caller: "" };
         self.insight.asker(&question, self.now)
     }
 

@@ -22,7 +22,7 @@ fn messages_about_misspelt_keys_list_the_existing_ones() {
     refuses(
         &format!("{HEAD}moed: enforce\n"),
         "c.yaml:3:1: moed: unknown field \"moed\", expected one of apiVersion, kind, mode, cache, \
-         uncachedReads, repeatPolls, observe, discovery, accessLog, audit; did you mean \"mode\"?",
+         uncachedReads, repeatPolls, observe, discovery, report, accessLog, audit; did you mean \"mode\"?",
     );
     refuses(
         &format!("{HEAD}cache:\n  memorylimit: 1Mi\n"),
@@ -169,7 +169,7 @@ fn problems_of_every_sort_are_told_at_once() {
          create]\n  - pods\nobserve:\n",
         "c.yaml:1:13: apiVersion: unknown value \"v1\", expected listless.dev/v1alpha1\n\
          c.yaml:3:1: moed: unknown field \"moed\", expected one of apiVersion, kind, mode, cache, \
-         uncachedReads, repeatPolls, observe, discovery, accessLog, audit; did you mean \"mode\"?\n\
+         uncachedReads, repeatPolls, observe, discovery, report, accessLog, audit; did you mean \"mode\"?\n\
          c.yaml:4:20: discovery.cache: expected true or false\n\
          c.yaml:6:16: cache.memoryLimit: \"256MB\" is not a quantity of bytes; use a number and \
          Ki, Mi, Gi, k, M or G, such as 256Mi\n\
@@ -186,7 +186,7 @@ fn problems_of_every_sort_are_told_at_once() {
         &format!("{HEAD}mode: observe\nmode: enforce\nmoed: enforce\n"),
         "c.yaml:4:1: mode: is set twice; remove one\n\
          c.yaml:5:1: moed: unknown field \"moed\", expected one of apiVersion, kind, mode, cache, \
-         uncachedReads, repeatPolls, observe, discovery, accessLog, audit; did you mean \"mode\"?",
+         uncachedReads, repeatPolls, observe, discovery, report, accessLog, audit; did you mean \"mode\"?",
     );
 }
 
@@ -197,7 +197,7 @@ fn a_value_that_yaml_also_knows_as_a_boolean_is_right_beside_a_problem() {
         "c.yaml:3:38: repeatPolls.maxDelay: \"soon\" is not a duration; use numbers with h, m, s or \
          ms, such as 10m, 1m30s or 250ms\n\
          c.yaml:4:1: moed: unknown field \"moed\", expected one of apiVersion, kind, mode, cache, \
-         uncachedReads, repeatPolls, observe, discovery, accessLog, audit; did you mean \"mode\"?",
+         uncachedReads, repeatPolls, observe, discovery, report, accessLog, audit; did you mean \"mode\"?",
     );
 }
 
