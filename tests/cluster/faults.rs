@@ -1,4 +1,4 @@
-//! Faults of the storage that only a real etcd has.
+//! Faults that only real servers have: another state of the storage, and more requests than they take.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -37,6 +37,10 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// The time in which memory must be right again, and clients must know that their copy is not.
 const RECOVERY: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(250);
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+/// The overload: its pollers and its duration.
+const LOAD: usize = 12;
+const OVERLOAD: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_restored_without_new_revisions_is_noticed_on_1_36() {
@@ -92,6 +96,97 @@ async fn restored(version: Version) {
     );
     assert!(right_since.is_some() && wrong == 0, "{wrong} wrong answers\n{}", proxy.log());
     assert_eq!(told.as_deref(), Some("ERROR 410"), "{}", proxy.log());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_overloaded_apiserver_is_spared_and_memory_answers_on_1_36() {
+    overloaded(Version::V1_36).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_overloaded_apiserver_is_spared_and_memory_answers_on_1_30() {
+    overloaded(Version::V1_30).await;
+}
+
+async fn overloaded(version: Version) {
+    if !available(version) {
+        return;
+    }
+    let plane = ControlPlane::start_scarce(version).await.expect("a control plane");
+    let admin = plane.client(User::Admin, Protocol::Http1).expect("a client");
+    write(&admin, "kept", MANY).await.expect("writes");
+    let subjects = json!([{"kind": "User", "name": User::Reader.name()}]);
+    let role =
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"});
+    let binding = json!({"metadata": {"name": "readers"}, "subjects": subjects, "roleRef": role});
+    let binding = Request::new(Method::POST, BINDINGS).json(&binding);
+    admin.send(binding).await.expect("an answer").successful().expect("a binding");
+    let kubeconfig = plane.kubeconfig(User::Reader).expect("a kubeconfig");
+    let proxy = ProxyProcess::start(&kubeconfig, None).await.expect("a proxy");
+
+    let until = Instant::now() + OVERLOAD;
+    let straight = || tokio::spawn(poll(reader(&plane), until));
+    let load: Vec<_> = (0..LOAD).map(|_| straight()).collect();
+    let through: Vec<_> =
+        (0..4).map(|_| tokio::spawn(poll(proxy.client(Protocol::Http2), until))).collect();
+    let straight = sum(load).await;
+    let through = sum(through).await;
+    let lists = proxy.metrics().await.expect("metrics");
+    let lists =
+        lists.sum("listless_upstream_requests_total", &[("origin", "replica"), ("verb", "list")]);
+    eprintln!(
+        "proof: an overloaded apiserver on {}: straight {straight:?}, through Listless {through:?}, {lists} lists \
+         for its replica in {OVERLOAD:?}",
+        version.name()
+    );
+    assert!(straight.refused > 0, "no load: {straight:?}");
+    assert_eq!(through.wrong, 0, "{through:?}\n{}", proxy.log());
+    assert!(through.from_memory > 0, "{through:?}\n{}", proxy.log());
+    assert!(lists <= OVERLOAD.as_secs_f64() + 2.0, "one list a second at most: {lists}");
+}
+
+fn reader(plane: &ControlPlane) -> Client {
+    plane.client(User::Reader, Protocol::Http1).expect("a client")
+}
+
+/// The answers to a poller.
+#[derive(Clone, Copy, Debug, Default)]
+struct Polled {
+    from_memory: usize,
+    others: usize,
+    /// Refused with 429 and `Retry-After`.
+    refused: usize,
+    /// Neither complete nor refused.
+    wrong: usize,
+}
+
+async fn sum(polls: Vec<tokio::task::JoinHandle<Polled>>) -> Polled {
+    let mut sum = Polled::default();
+    for polled in polls {
+        let polled = polled.await.expect("no panic");
+        sum.from_memory += polled.from_memory;
+        sum.others += polled.others;
+        sum.refused += polled.refused;
+        sum.wrong += polled.wrong;
+    }
+    sum
+}
+
+async fn poll(client: Client, until: Instant) -> Polled {
+    let mut polled = Polled::default();
+    while Instant::now() < until {
+        let answer = client.get(COLLECTION).await.expect("an answer");
+        let is_hit = answer.header("cache-status").is_some_and(|it| it.contains("hit"));
+        let is_whole = || answer.json().is_ok_and(|list| names(&list).len() >= MANY);
+        match answer.status.as_u16() {
+            200 if is_whole() && is_hit => polled.from_memory += 1,
+            200 if is_whole() => polled.others += 1,
+            429 if answer.header("retry-after").is_some() => polled.refused += 1,
+            _ => polled.wrong += 1,
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    polled
 }
 
 async fn write(client: &Client, prefix: &str, count: usize) -> Result<()> {

@@ -19,8 +19,10 @@ pub struct Relay {
     accepting: JoinHandle<()>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
+    /// The server of new connections.
+    authority: String,
     /// Connections of earlier generations are closed.
     generation: u64,
     /// New connections are closed.
@@ -38,14 +40,21 @@ impl Relay {
     pub async fn start(authority: &str) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
-        let (state, seen) = watch::channel(State::default());
-        let accepting = tokio::spawn(accept(listener, authority.to_owned(), seen));
+        let authority = authority.to_owned();
+        let state = State { authority, generation: 0, closed: false, stalled: false };
+        let (state, seen) = watch::channel(state);
+        let accepting = tokio::spawn(accept(listener, seen));
         Ok(Self { address, state, accepting })
     }
 
     /// The address where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Relays new connections to another server; open ones stay where they are.
+    pub fn lead_to(&self, authority: &str) {
+        self.state.send_modify(|state| authority.clone_into(&mut state.authority));
     }
 
     /// Closes every connection and accepts no new one for this long.
@@ -72,15 +81,15 @@ impl Drop for Relay {
     }
 }
 
-async fn accept(listener: TcpListener, authority: String, state: watch::Receiver<State>) {
+async fn accept(listener: TcpListener, state: watch::Receiver<State>) {
     while let Ok((client, _)) = listener.accept().await {
-        tokio::spawn(pass_on(client, authority.clone(), state.clone()));
+        tokio::spawn(pass_on(client, state.clone()));
     }
 }
 
 /// Both sides are closed at every kind of end; a server that is away closes, as its port would.
-async fn pass_on(client: TcpStream, authority: String, mut state: watch::Receiver<State>) {
-    let State { generation, closed, .. } = *state.borrow();
+async fn pass_on(client: TcpStream, mut state: watch::Receiver<State>) {
+    let State { authority, generation, closed, .. } = state.borrow().clone();
     if closed {
         return;
     }

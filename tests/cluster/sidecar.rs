@@ -10,9 +10,9 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::clusters::Cluster;
+use crate::clusters::{Cluster, available};
 use crate::rig::client::{Answer, Client, Protocol, Request, Server};
-use crate::rig::control_plane::{ControlPlane, User, Version};
+use crate::rig::control_plane::{Component, ControlPlane, User, Version};
 use crate::rig::proxy_process::ProxyProcess;
 
 const ACCOUNT: &str = "/api/v1/namespaces/shop/serviceaccounts/beside";
@@ -84,6 +84,105 @@ async fn answers_its_service_account(version: Version) {
     for left in [format!("{ROLE}/beside"), ACCOUNT.to_owned()] {
         send(&pod.admin, Method::DELETE, &left).await;
     }
+}
+
+#[tokio::test]
+async fn a_deleted_service_account_is_refused_within_a_minute_on_1_36() {
+    is_refused_once_deleted(Version::V1_36).await;
+}
+
+#[tokio::test]
+async fn a_deleted_service_account_is_refused_within_a_minute_on_1_30() {
+    is_refused_once_deleted(Version::V1_30).await;
+}
+
+async fn is_refused_once_deleted(version: Version) {
+    let Some(cluster) = Cluster::take(version).await else { return };
+    let pod = Pod::start(cluster.plane()).await.expect("a sidecar");
+    let token = pod.mirrored("token");
+    let own = pod.client(Some(&token));
+    until_hit(&own, CONFIG_MAPS).await;
+    let deleted = Instant::now();
+    send(&pod.admin, Method::DELETE, ACCOUNT).await;
+    let mut straight = None;
+    until(REVOKED_LIMIT, async || {
+        if straight.is_none() && pod.straight(Some(&token)).await.status == 401 {
+            straight = Some(deleted.elapsed());
+        }
+        let answer = get(&own, CONFIG_MAPS).await;
+        assert!(answer.status == 401 || is_hit(&answer), "{} {}", answer.status, answer.excerpt());
+        answer.status == 401
+    })
+    .await;
+    eprintln!(
+        "proof: a deleted service account on {}: 401 after {:.1?} straight and {:.1?} through Listless",
+        version.name(),
+        straight.unwrap_or_default(),
+        deleted.elapsed()
+    );
+    for left in [format!("{ROLE}/beside"), format!("{BINDING}/beside")] {
+        send(&pod.admin, Method::DELETE, &left).await;
+    }
+}
+
+#[tokio::test]
+async fn a_rotated_authority_of_the_apiserver_is_followed_on_1_36() {
+    follows_another_authority(Version::V1_36).await;
+}
+
+#[tokio::test]
+async fn a_rotated_authority_of_the_apiserver_is_followed_on_1_30() {
+    follows_another_authority(Version::V1_30).await;
+}
+
+async fn follows_another_authority(version: Version) {
+    if !available(version) {
+        return;
+    }
+    let plane = ControlPlane::start(version).await.expect("a control plane");
+    let admin = plane.client(User::Admin, Protocol::Http1).expect("a client");
+    create(&admin, "/api/v1/namespaces", "shop").await;
+    create(&admin, CONFIG_MAPS, "before").await;
+    let mut pod = Pod::start(&plane).await.expect("a sidecar");
+    let token = pod.mirrored("token");
+    let own = pod.client(Some(&token));
+    until_hit(&own, CONFIG_MAPS).await;
+
+    plane.stop(Component::Apiserver).expect("an end");
+    plane.replace_authority().expect("no certificate");
+    plane.start_again(Component::Apiserver).expect("a start");
+    plane.ready().await.expect("a ready apiserver");
+    let rotated = Instant::now();
+    // For some time only the apiserver has the new one.
+    tokio::time::sleep(ROTATED_LIMIT).await;
+    let untrusted = get(&own, CONFIG_MAPS).await;
+    assert!(!is_hit(&untrusted) && untrusted.status == 503, "{}", untrusted.excerpt());
+    pod.apiserver = plane.server().expect("a server");
+    let published = Instant::now();
+    publish(&pod.folder.path().join("account"), &pod.apiserver, &token);
+    let admin = plane.client(User::Admin, Protocol::Http1).expect("a client");
+    create(&admin, CONFIG_MAPS, "after").await;
+    until(REVOKED_LIMIT, async || {
+        let answer = get(&own, CONFIG_MAPS).await;
+        assert!(answer.status == 200 || answer.status == 503, "{}", answer.excerpt());
+        is_hit(&answer)
+    })
+    .await;
+    let recovered = published.elapsed();
+    let shown = get(&own, CONFIG_MAPS).await;
+    assert_eq!(said(&shown), said(&pod.straight(Some(&token)).await));
+    eprintln!(
+        "proof: another authority of the apiserver on {}: from memory again {recovered:.1?} after the file \
+         was replaced, {:.1?} after the rotation",
+        version.name(),
+        rotated.elapsed()
+    );
+}
+
+async fn create(admin: &Client, collection: &str, name: &str) {
+    let object = json!({"metadata": {"name": name}});
+    let answer = admin.send(Request::new(Method::POST, collection).json(&object)).await;
+    answer.expect("an answer").successful().expect("created");
 }
 
 /// A pod's directories, its service account, and Listless.

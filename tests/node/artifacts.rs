@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::machine::is_there;
-use crate::rig::artifact::{Built, Recipe, source_folder};
+use crate::rig::artifact::{Built, Recipe, go_build, source_folder};
 use crate::rig::client_program::ClientProgram;
 use crate::rig::control_plane::Version;
 
@@ -88,12 +88,7 @@ fn go_program(name: &str, source: PathBuf, flags: &str, package: &str) -> Result
         source,
         salt: flags.to_owned(),
         artifact: name,
-        command: &|artifact| {
-            let mut command = Command::new("go");
-            command.env("CGO_ENABLED", "0").args(["build", "-trimpath", "-ldflags", flags, "-o"]);
-            command.arg(artifact).arg(package);
-            command
-        },
+        command: &|artifact| go_build(artifact, flags, package),
     };
     here(recipe.build()?)
 }

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use tempfile::TempDir;
 
 use crate::clusters::skipped;
-use crate::rig::artifact::{Built, Recipe, source_folder};
+use crate::rig::artifact::{Built, Recipe, go_build, source_folder};
 
 /// The major versions of Helm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,12 +102,7 @@ pub fn built_with_go(name: &str, package: &str) -> Result<Built> {
         source: source_folder("tools").join(name),
         salt: String::new(),
         artifact: package.rsplit('/').next().unwrap_or(name),
-        command: &|artifact| {
-            let mut command = Command::new("go");
-            command.env("CGO_ENABLED", "0").args(["build", "-trimpath", "-ldflags", "-s -w"]);
-            command.arg("-o").arg(artifact).arg(package);
-            command
-        },
+        command: &|artifact| go_build(artifact, "-s -w", package),
     };
     recipe.build()
 }

@@ -9,6 +9,7 @@ use anyhow::Result;
 
 use super::World;
 use super::dice::Dice;
+use crate::relay::Relay;
 use crate::rig::control_plane::Component;
 
 /// One fault.
@@ -26,6 +27,8 @@ pub enum Fault {
     Cut,
     /// No byte passes to the apiserver or back for some seconds.
     Stall,
+    /// Another apiserver on the same etcd takes over, and for some seconds etcd tells it nothing.
+    Lag,
     /// The token of Listless's user is replaced; at the apiserver's next start the old one ends.
     Rotate,
 }
@@ -33,8 +36,16 @@ pub enum Fault {
 // === impl Fault ===
 
 impl Fault {
-    const ALL: [Self; 7] =
-        [Self::Cut, Self::Kill, Self::Compact, Self::Pause, Self::Rotate, Self::Stop, Self::Stall];
+    const ALL: [Self; 8] = [
+        Self::Cut,
+        Self::Kill,
+        Self::Compact,
+        Self::Pause,
+        Self::Lag,
+        Self::Rotate,
+        Self::Stop,
+        Self::Stall,
+    ];
 
     async fn happen(self, world: &World, dice: &mut Dice) -> Result<()> {
         let time = Duration::from_millis(dice.between(500, 4_000));
@@ -61,6 +72,7 @@ impl Fault {
             Self::Compact => drop(world.truth.compact().await?),
             Self::Cut => world.relay.cut(time / 2).await,
             Self::Stall => world.relay.stall(time).await,
+            Self::Lag => lag(world, time).await?,
             Self::Rotate => {
                 let token = plane.replace_token()?;
                 fs::write(&world.token_file, token)?;
@@ -68,6 +80,25 @@ impl Fault {
         }
         Ok(())
     }
+}
+
+/// Lets a second apiserver serve new connections while it knows ever older state, and the first one
+/// serve them again before it has caught up.
+async fn lag(world: &World, time: Duration) -> Result<()> {
+    let first = world.plane.server()?.authority().to_owned();
+    let etcd = Relay::start(&world.plane.etcd_address().to_string()).await?;
+    let second = world.plane.second_apiserver(etcd.address()).await?;
+    let shifts = async {
+        tokio::time::sleep(time / 4).await;
+        world.relay.lead_to(second.authority());
+        world.relay.cut(Duration::ZERO).await;
+        tokio::time::sleep(time / 4).await;
+        world.relay.lead_to(&first);
+    };
+    tokio::join!(etcd.stall(time), shifts);
+    tokio::time::sleep(time / 4).await;
+    world.relay.cut(Duration::ZERO).await;
+    Ok(())
 }
 
 /// Injects faults for a while, each kind once before any comes twice; returns the number of each.

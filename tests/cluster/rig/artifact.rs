@@ -41,6 +41,16 @@ pub fn work_folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("cluster")
 }
 
+/// The command that builds a Go package. All programs are built alike: Go then compiles the packages that
+/// they share once.
+pub fn go_build(artifact: &Path, linker_flags: &str, package: &str) -> Command {
+    let mut command = Command::new("go");
+    // The compiler runs once for each package, and ends before its garbage matters.
+    command.env("CGO_ENABLED", "0").env("GOGC", "400");
+    command.args(["build", "-trimpath", "-ldflags", linker_flags, "-o"]).arg(artifact).arg(package);
+    command
+}
+
 /// A folder of this test's sources.
 pub fn source_folder(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster").join(path)

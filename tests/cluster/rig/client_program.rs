@@ -6,7 +6,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::artifact::{Built, Recipe, source_folder};
+use super::artifact::{Built, Recipe, go_build, source_folder};
 
 /// The programs under `clients/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,8 @@ impl ClientProgram {
         };
         match self {
             Self::ClientGo => {
-                recipe("client-go", &[["go", "version"]], "client-go", &go_build).build()
+                let build = |artifact: &Path| go_build(artifact, "-s -w", ".");
+                recipe("client-go", &[["go", "version"]], "client-go", &build).build()
             }
             Self::Fabric8 => {
                 let tools = &[["mvn", "-version"], ["java", "--version"]];
@@ -89,12 +90,6 @@ impl ClientProgram {
         command.env("KUBECONFIG", kubeconfig).kill_on_drop(true);
         command
     }
-}
-
-fn go_build(artifact: &Path) -> std::process::Command {
-    let mut command = std::process::Command::new("go");
-    command.env("CGO_ENABLED", "0").args(["build", "-trimpath", "-o"]).arg(artifact).arg(".");
-    command
 }
 
 fn maven_package(artifact: &Path) -> std::process::Command {

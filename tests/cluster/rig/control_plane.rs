@@ -42,6 +42,14 @@ const HISTORIES: Flags = &[
     "--goaway-chance",
     "0.02",
 ];
+/// Two requests at once are too many, except of the admin and for watches.
+const SCARCE: Flags = &[
+    "--disable-admission-plugins",
+    "ServiceAccount",
+    "--enable-priority-and-fairness=false",
+    "--max-requests-inflight=1",
+    "--max-mutating-requests-inflight=1",
+];
 /// Every plugin that is on by default.
 const ADMITTING: Flags = &[];
 const READY_POLL: Duration = Duration::from_millis(50);
@@ -159,6 +167,22 @@ impl User {
     }
 }
 
+/// Another apiserver of a control plane; dropping it ends it.
+#[derive(Debug)]
+pub struct SecondApiserver {
+    server: Server,
+    _process: Process,
+}
+
+// === impl SecondApiserver ===
+
+impl SecondApiserver {
+    /// The host and port where it listens.
+    pub fn authority(&self) -> &str {
+        self.server.authority()
+    }
+}
+
 // === impl ControlPlane ===
 
 impl ControlPlane {
@@ -175,6 +199,11 @@ impl ControlPlane {
     /// The same, but pods get their service account's token, as in a cluster with nodes.
     pub async fn start_admitting(version: Version) -> Result<Self> {
         Self::start_with(version, ADMITTING).await
+    }
+
+    /// The same, but it refuses a user's read with 429 while it serves another one.
+    pub async fn start_scarce(version: Version) -> Result<Self> {
+        Self::start_with(version, SCARCE).await
     }
 
     async fn start_with(version: Version, flags: Flags) -> Result<Self> {
@@ -241,6 +270,33 @@ impl ControlPlane {
         let path = self.folder.path().join(format!("{}.kubeconfig", user.name()));
         fs::write(&path, self.server()?.kubeconfig(&user.token()))?;
         Ok(path)
+    }
+
+    /// Starts another apiserver, which reaches the same storage at an address of its own. It has the
+    /// same certificate and knows the same users.
+    pub async fn second_apiserver(&self, etcd: SocketAddr) -> Result<SecondApiserver> {
+        let ports = Ports { etcd: etcd.port(), ..Ports::pick()? };
+        let mut process = start_apiserver(&self.binary, self.folder.path(), ports, self.flags)?;
+        let authorities = fs::read(self.folder.path().join("certificates/apiserver.crt"))?;
+        let server = Server::new(&format!("https://127.0.0.1:{}", ports.apiserver), &authorities)?;
+        let deadline = Instant::now() + START_LIMIT;
+        let mut poll = tokio::time::interval(READY_POLL);
+        loop {
+            poll.tick().await;
+            let client = Client::new(&server, Some(&User::Admin.token()), Protocol::Http1);
+            if client.get("/readyz").await.is_ok_and(|answer| answer.status.as_u16() == 200) {
+                return Ok(SecondApiserver { server, _process: process });
+            }
+            if !process.is_running() || Instant::now() > deadline {
+                bail!("the second apiserver is not ready\n{}", process.log_tail(30));
+            }
+        }
+    }
+
+    /// Gives the apiserver a certificate of another authority, as a rotated cluster has it. It must
+    /// have ended; see [`ControlPlane::start_again`].
+    pub fn replace_authority(&self) -> Result<()> {
+        Ok(fs::remove_dir_all(self.folder.path().join("certificates"))?)
     }
 
     /// Waits until the apiserver says it is ready.

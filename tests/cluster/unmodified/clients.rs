@@ -8,7 +8,7 @@ use std::process::Command;
 
 use super::program::{Follower, Program};
 use crate::clusters::skipped;
-use crate::rig::artifact::{Built, Recipe, source_folder};
+use crate::rig::artifact::{Built, Recipe, go_build, source_folder};
 use crate::rig::control_plane::Version;
 
 /// kubectl of the control plane's version.
@@ -20,12 +20,7 @@ pub fn kubectl() -> Option<PathBuf> {
         source: source_folder("clients/kubectl"),
         salt: flags.clone(),
         artifact: "kubectl",
-        command: &|artifact| {
-            let mut command = Command::new("go");
-            command.env("CGO_ENABLED", "0").args(["build", "-trimpath", "-ldflags", &flags, "-o"]);
-            command.arg(artifact).arg(".");
-            command
-        },
+        command: &|artifact| go_build(artifact, &flags, "."),
     })
 }
 
@@ -44,12 +39,7 @@ pub fn follower() -> Option<PathBuf> {
         source: source_folder("clients/client-go-follower"),
         salt: String::new(),
         artifact: "follower",
-        command: &|artifact| {
-            let mut command = Command::new("go");
-            command.env("CGO_ENABLED", "0").args(["build", "-trimpath", "-o"]);
-            command.arg(artifact).arg(".");
-            command
-        },
+        command: &|artifact| go_build(artifact, "-s -w", "."),
     })
 }
 

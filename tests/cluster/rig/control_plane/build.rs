@@ -1,10 +1,8 @@
 //! The control plane's binary: etcd and kube-apiserver of one version, built with Go.
 
-use std::process::Command;
-
 use anyhow::Result;
 
-use super::super::artifact::{Built, Recipe, source_folder};
+use super::super::artifact::{Built, Recipe, go_build, source_folder};
 use super::Version;
 
 /// Makes sure that the binary of a version is there and up to date.
@@ -16,12 +14,7 @@ pub fn build(version: Version) -> Result<Built> {
         source: source_folder("controlplane").join(version.name()),
         salt: flags.clone(),
         artifact: "controlplane",
-        command: &|artifact| {
-            let mut command = Command::new("go");
-            command.env("CGO_ENABLED", "0");
-            command.args(["build", "-trimpath", "-ldflags", &flags, "-o"]).arg(artifact).arg(".");
-            command
-        },
+        command: &|artifact| go_build(artifact, &flags, "."),
     };
     recipe.build()
 }
