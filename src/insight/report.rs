@@ -330,6 +330,7 @@ mod tests {
             ]
         );
         let mut expected = [
+            "caller",
             "userAgent",
             "verb",
             "resource",
@@ -355,6 +356,7 @@ mod tests {
         let mut expected = [
             "id",
             "title",
+            "caller",
             "userAgent",
             "library",
             "verb",
