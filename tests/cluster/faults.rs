@@ -37,7 +37,6 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// The time in which memory must be right again, and clients must know that their copy is not.
 const RECOVERY: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(250);
-const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 /// The overload: its pollers and its duration.
 const LOAD: usize = 12;
 const OVERLOAD: Duration = Duration::from_secs(20);
@@ -115,12 +114,20 @@ async fn overloaded(version: Version) {
     let plane = ControlPlane::start_scarce(version).await.expect("a control plane");
     let admin = plane.client(User::Admin, Protocol::Http1).expect("a client");
     write(&admin, "kept", MANY).await.expect("writes");
+    let named = json!({"name": "readers"});
+    let rules =
+        json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}]);
     let subjects = json!([{"kind": "User", "name": User::Reader.name()}]);
     let role =
-        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"});
-    let binding = json!({"metadata": {"name": "readers"}, "subjects": subjects, "roleRef": role});
-    let binding = Request::new(Method::POST, BINDINGS).json(&binding);
-    admin.send(binding).await.expect("an answer").successful().expect("a binding");
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "readers"});
+    for (collection, object) in [
+        ("clusterroles", json!({"metadata": named, "rules": rules})),
+        ("clusterrolebindings", json!({"metadata": named, "subjects": subjects, "roleRef": role})),
+    ] {
+        let path = format!("/apis/rbac.authorization.k8s.io/v1/{collection}");
+        let created = admin.send(Request::new(Method::POST, &path).json(&object)).await;
+        created.expect("an answer").successful().expect("rights");
+    }
     let kubeconfig = plane.kubeconfig(User::Reader).expect("a kubeconfig");
     let proxy = ProxyProcess::start(&kubeconfig, None).await.expect("a proxy");
 
