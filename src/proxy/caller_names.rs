@@ -1,7 +1,7 @@
 //! The names of the users behind tokens, for people who read the report. No decision depends on them.
 //!
-//! Invariants: the apiserver names the user of a token that it has accepted, at most once in
-//! [`NAME_TTL`]. A token is known by its keyed hash. The number and length of names are bounded.
+//! Invariants: the apiserver names the user of a token that it has accepted, at most once in ten
+//! minutes. A token is known by its keyed hash. The number and length of names are bounded.
 
 use std::{sync::Arc, time::Duration};
 
