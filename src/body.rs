@@ -47,7 +47,7 @@ pub trait Observer: Send + Unpin + 'static {
 struct Guard<G>(G);
 
 /// The size from which a piece is sent without copying.
-pub const WHOLE_BYTES_MIN: usize = 16 * 1024;
+pub const WHOLE_BYTES_MIN: usize = 4 * 1024;
 
 /// The size of frames of small pieces.
 const FRAME_BYTES: usize = 64 * 1024;
@@ -232,7 +232,7 @@ mod tests {
     #[tokio::test]
     async fn small_pieces_are_sent_together_and_large_ones_as_they_are() {
         let lengths = [10, 20, WHOLE_BYTES_MIN, 5, 100_000, 7, 8];
-        let small = std::iter::repeat_n(9_000, 20);
+        let small = std::iter::repeat_n(3_000, 60);
         let lengths: Vec<_> = lengths.into_iter().chain(small).collect();
         let pieces: VecDeque<Bytes> = lengths
             .iter()
@@ -252,7 +252,7 @@ mod tests {
         }
         assert_eq!(sent, expected);
         let lengths: Vec<_> = frames.iter().map(Bytes::len).collect();
-        let together = [7 + 8 + 7 * 9_000, 7 * 9_000, 6 * 9_000];
+        let together = [7 + 8 + 21 * 3_000, 21 * 3_000, 18 * 3_000];
         assert_eq!(lengths, [&[30, WHOLE_BYTES_MIN, 5, 100_000], &together[..]].concat());
         assert_eq!([frames[1].as_ptr(), frames[3].as_ptr()], large);
     }
