@@ -172,7 +172,7 @@ pub(crate) const CELLS: &[Cell] = &[
         what: "LIST limit=500, Table",
         requests: Requests::One("?limit=500"),
         form: Form::Table,
-        gate: Some(Gate { times: 7.0, ceiling: 25.0 }),
+        gate: Some(Gate { times: 12.0, ceiling: 25.0 }),
     },
 ];
 
