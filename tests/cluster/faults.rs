@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
-use crate::clusters::available;
+use crate::clusters::{Machine, available};
 use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{Component, ControlPlane, User, Version};
 use crate::rig::proxy_process::ProxyProcess;
@@ -40,6 +40,8 @@ const POLL: Duration = Duration::from_millis(250);
 /// The overload: its pollers and its duration.
 const LOAD: usize = 12;
 const OVERLOAD: Duration = Duration::from_secs(20);
+/// The pause of a poller between an answer and its next question.
+const PAUSE_OF_POLLER: Duration = Duration::from_millis(5);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_restored_without_new_revisions_is_noticed_on_1_36() {
@@ -55,6 +57,7 @@ async fn restored(version: Version) {
     if !available(version) {
         return;
     }
+    let _machine = Machine::beside().await;
     let plane = ControlPlane::start(version).await.expect("a control plane");
     let straight = plane.client(User::Admin, Protocol::Http1).expect("a client");
     write(&straight, "kept", KEPT).await.expect("writes");
@@ -81,11 +84,11 @@ async fn restored(version: Version) {
     while begun.elapsed() < RECOVERY {
         tokio::time::sleep(POLL).await;
         let answer = through.get(COLLECTION).await.expect("an answer");
-        let is_hit = answer.header("cache-status").is_some_and(|it| it.contains("hit"));
         let right = names(&answer.json().expect("JSON")) == expected;
         wrong += usize::from(!right);
-        right_since =
-            right_since.filter(|_| right).or_else(|| (right && is_hit).then(|| begun.elapsed()));
+        right_since = right_since
+            .filter(|_| right)
+            .or_else(|| (right && answer.is_hit()).then(|| begun.elapsed()));
     }
     let told = told.await.expect("no panic");
     eprintln!(
@@ -111,6 +114,7 @@ async fn overloaded(version: Version) {
     if !available(version) {
         return;
     }
+    let _machine = Machine::alone().await;
     let plane = ControlPlane::start_scarce(version).await.expect("a control plane");
     let admin = plane.client(User::Admin, Protocol::Http1).expect("a client");
     write(&admin, "kept", MANY).await.expect("writes");
@@ -183,15 +187,14 @@ async fn poll(client: Client, until: Instant) -> Polled {
     let mut polled = Polled::default();
     while Instant::now() < until {
         let answer = client.get(COLLECTION).await.expect("an answer");
-        let is_hit = answer.header("cache-status").is_some_and(|it| it.contains("hit"));
         let is_whole = || answer.json().is_ok_and(|list| names(&list).len() >= MANY);
         match answer.status.as_u16() {
-            200 if is_whole() && is_hit => polled.from_memory += 1,
+            200 if is_whole() && answer.is_hit() => polled.from_memory += 1,
             200 if is_whole() => polled.others += 1,
             429 if answer.header("retry-after").is_some() => polled.refused += 1,
             _ => polled.wrong += 1,
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::time::sleep(PAUSE_OF_POLLER).await;
     }
     polled
 }
@@ -239,10 +242,9 @@ async fn from_memory(client: &Client, count: usize) -> Result<(BTreeSet<String>,
     loop {
         tokio::time::sleep(POLL).await;
         let answer = client.get(COLLECTION).await?.successful()?;
-        let is_hit = answer.header("cache-status").is_some_and(|it| it.contains("hit"));
         let list = answer.json()?;
         // The namespace's own `kube-root-ca.crt` has no controller here that creates it.
-        if is_hit && names(&list).len() >= count {
+        if answer.is_hit() && names(&list).len() >= count {
             let version = list["metadata"]["resourceVersion"].as_str().context("a version")?;
             return Ok((names(&list), version.to_owned()));
         }

@@ -14,7 +14,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout};
 
 use crate::clusters::{Machine, available, skipped};
 use crate::rig::artifact::Built;
-use crate::rig::client::{Answer, Client, Protocol, Request};
+use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::client_program::ClientProgram;
 use crate::rig::control_plane::{Component, ControlPlane, User, Version};
 use crate::rig::proxy_process::ProxyProcess;
@@ -182,7 +182,7 @@ impl Shop {
         let deadline = Instant::now() + ARRIVAL_LIMIT;
         let mut poll = tokio::time::interval(POLL);
         let list = || Request::get(COLLECTION).header("accept", form.media_type());
-        while !is_hit(&client.send(list()).await?) {
+        while !client.send(list()).await?.is_hit() {
             ensure!(Instant::now() < deadline, "never from memory\n{}", gateway.log());
             poll.tick().await;
         }
@@ -243,10 +243,6 @@ impl Shop {
             panic!("{watches} watches of pods upstream, forwarded {why:?}\n{}", gateway.log());
         }
     }
-}
-
-fn is_hit(answer: &Answer) -> bool {
-    answer.header("cache-status").is_some_and(|said| said.starts_with("listless; hit;"))
 }
 
 /// A process with many informers.

@@ -109,7 +109,7 @@ async fn polls_are_answered_from_memory(version: Version) {
 /// A watch that begins too early gets an error in protobuf, and the next one does not go to memory.
 async fn expires(through: &Client, pods: &str) -> Result<()> {
     let (begun, mut poll) = (Instant::now(), tokio::time::interval(POLL));
-    while !is_hit(&through.get(pods).await?) {
+    while !through.get(pods).await?.is_hit() {
         poll.tick().await;
         ensure!(begun.elapsed() < ARRIVAL_LIMIT, "never from memory again");
     }
@@ -151,10 +151,6 @@ async fn write(client: Client, pods: String) -> Result<()> {
     Ok(())
 }
 
-fn is_hit(answer: &Answer) -> bool {
-    answer.header("cache-status").is_some_and(|said| said.starts_with("listless; hit;"))
-}
-
 /// The version of a list, and of each object in it.
 fn listed(answer: &Answer) -> Result<(u64, Versions)> {
     let list = answer.json()?;
@@ -194,7 +190,7 @@ impl Account {
             }
         }
         self.polls += 1;
-        if is_hit(polled) {
+        if polled.is_hit() {
             self.hits += 1;
         } else {
             let reason = said.rsplit('=').next().unwrap_or_default().to_owned();

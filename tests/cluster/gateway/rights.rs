@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use listless::api::form::Form;
 use serde_json::{Value, json};
 
-use super::{BINDING, COLLECTION, NAMESPACE, Shop, is_hit};
+use super::{BINDING, COLLECTION, NAMESPACE, Shop};
 use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{User, Version};
 
@@ -57,7 +57,7 @@ async fn withdrawn_rights_end(version: Version) {
     let mut poll = tokio::time::interval(POLL);
     for _ in 0..150 {
         poll.tick().await;
-        assert!(is_hit(&through.get(COLLECTION).await.expect("an answer")));
+        assert!(through.get(COLLECTION).await.expect("an answer").is_hit());
     }
     let revoked = Request::new(Method::DELETE, BINDING);
     shop.client().send(revoked).await.expect("an answer").successful().expect("a revocation");
@@ -76,7 +76,7 @@ async fn withdrawn_rights_end(version: Version) {
     let own = straight.get(COLLECTION).await.expect("an answer");
     assert_eq!((refused.status.as_u16(), own.status.as_u16()), (403, 403));
     assert_eq!(refused.body, own.body);
-    assert!(!is_hit(&refused), "{:?}", refused.headers);
+    assert!(!refused.is_hit(), "{:?}", refused.headers);
     let ended = watching.await.expect("no panic").saturating_duration_since(begun);
     eprintln!(
         "rights withdrawn in {NAMESPACE} on {}: {hits} more answers, the last asked for {last_hit:.1?} \

@@ -119,6 +119,11 @@ impl Answer {
         self.headers.get(name)?.to_str().ok()
     }
 
+    /// Reports whether Listless answered from memory.
+    pub fn is_hit(&self) -> bool {
+        self.header("cache-status").is_some_and(|said| said.starts_with("listless; hit;"))
+    }
+
     /// The body read as JSON.
     pub fn json(&self) -> Result<serde_json::Value> {
         serde_json::from_slice(&self.body)

@@ -283,8 +283,7 @@ impl ControlPlane {
         let mut poll = tokio::time::interval(READY_POLL);
         loop {
             poll.tick().await;
-            let client = Client::new(&server, Some(&User::Admin.token()), Protocol::Http1);
-            if client.get("/readyz").await.is_ok_and(|answer| answer.status.as_u16() == 200) {
+            if is_ready(&server).await {
                 return Ok(SecondApiserver { server, _process: process });
             }
             if !process.is_running() || Instant::now() > deadline {
@@ -305,7 +304,10 @@ impl ControlPlane {
         let mut poll = tokio::time::interval(READY_POLL);
         loop {
             poll.tick().await;
-            if self.is_ready().await {
+            // The certificate is written while the server starts.
+            if let Ok(server) = self.server()
+                && is_ready(&server).await
+            {
                 return Ok(());
             }
             if !self.is_running(Component::Apiserver) || Instant::now() > deadline {
@@ -313,12 +315,6 @@ impl ControlPlane {
                 bail!("not ready\n{}\n{}", etcd.log_tail(10), apiserver.log_tail(30));
             }
         }
-    }
-
-    async fn is_ready(&self) -> bool {
-        // A new client each time: the certificate is written while the server starts.
-        let Ok(client) = self.client(User::Admin, Protocol::Http1) else { return false };
-        client.get("/readyz").await.is_ok_and(|answer| answer.status.as_u16() == 200)
     }
 
     /// Reports whether a process has not ended.
@@ -413,6 +409,12 @@ impl Ports {
         };
         Ok(Self { etcd: next()?, etcd_peer: next()?, apiserver: next()? })
     }
+}
+
+/// Asks an apiserver whether it is ready, with a connection of its own.
+async fn is_ready(server: &Server) -> bool {
+    let client = Client::new(server, Some(&User::Admin.token()), Protocol::Http1);
+    client.get("/readyz").await.is_ok_and(|answer| answer.status.as_u16() == 200)
 }
 
 fn lock(process: &Mutex<Process>) -> std::sync::MutexGuard<'_, Process> {

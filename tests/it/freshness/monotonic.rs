@@ -8,7 +8,7 @@ use listless::{
 };
 use serde_json::json;
 
-use crate::harness::{Laggard, Setup, TestProxy, Watch, group_resource, pass, pod, populated};
+use crate::harness::{Laggard, Setup, TestClient, TestProxy, group_resource, pass, pod, populated};
 
 const PODS: &str = "/api/v1/pods";
 const MAPS: &str = "/api/v1/namespaces/a/configmaps";
@@ -23,10 +23,6 @@ fn put(proxy: &TestProxy, name: &str, app: &str) -> u64 {
 fn remove(proxy: &TestProxy, name: &str) {
     let key = ObjectKey::new(Some("a"), name);
     proxy.simulator.remove(&group_resource("pods"), &key).expect("an object");
-}
-
-fn is_hit(watch: &Watch) -> bool {
-    watch.head.headers["cache-status"].as_bytes().starts_with(b"listless; hit")
 }
 
 /// A replica of [`SELECTED`] that receives no events.
@@ -149,8 +145,8 @@ async fn a_list_that_was_sent_before_a_write_does_not_prove_it() {
     assert_eq!(listed.names(), Vec::<String>::new(), "{}", listed.summary());
 }
 
-#[tokio::test(start_paused = true)]
-async fn after_a_410_the_next_read_goes_upstream() {
+/// A proxy that holds all pods, and a client whose watch of them was just told 410.
+async fn after_a_410() -> (TestProxy, TestClient) {
     let proxy = Setup::default().in_memory();
     proxy.warm(PODS).await;
     let client = proxy.client();
@@ -160,12 +156,18 @@ async fn after_a_410_the_next_read_goes_upstream() {
     let (kind, message) = watch.next().await.expect("an event");
     assert_eq!(kind, "ERROR");
     assert!(message.contains("too old resource version"), "{message}");
+    (proxy, client)
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_410_the_next_read_goes_upstream() {
+    let (_proxy, client) = after_a_410().await;
     // Other reads of the session, and its watches at other versions, are none of that client's.
     let selected = client.get(SELECTED).await;
     assert!(selected.is_hit(), "{}", selected.summary());
     let at = selected.version();
     let other = client.watch(&format!("{PODS}?watch=1&resourceVersion={at}")).await;
-    assert!(is_hit(&other));
+    assert!(other.is_hit());
     let listed = client.get(PODS).await;
     assert_eq!(listed.detail(), "after-expiry");
     assert!(client.get(PODS).await.is_hit());
@@ -173,18 +175,13 @@ async fn after_a_410_the_next_read_goes_upstream() {
 
 #[tokio::test(start_paused = true)]
 async fn after_a_410_a_watch_that_lists_goes_upstream_and_settles_it() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm(PODS).await;
-    let client = proxy.client();
-    proxy.simulator.forget_history();
-    let mut watch = client.watch(&format!("{PODS}?watch=1&resourceVersion=1")).await;
-    assert_eq!(watch.next().await.expect("an event").0, "ERROR");
+    let (_proxy, client) = after_a_410().await;
     let state =
         "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1";
     let listing = client.watch(&format!("{PODS}?{state}")).await;
-    assert!(!is_hit(&listing));
+    assert!(!listing.is_hit());
     let again = client.watch(&format!("{PODS}?{state}")).await;
-    assert!(is_hit(&again));
+    assert!(again.is_hit());
     assert!(client.get(PODS).await.is_hit());
 }
 

@@ -374,6 +374,11 @@ async fn read(mut body: Body) -> (Bytes, bool) {
 // === impl Watch ===
 
 impl Watch {
+    /// Reports whether memory serves it.
+    pub(crate) fn is_hit(&self) -> bool {
+        self.head.headers["cache-status"].as_bytes().starts_with(b"listless; hit;")
+    }
+
     /// The next line with its newline; `None` at the end, clean or not.
     pub(crate) async fn next_line(&mut self) -> Option<Bytes> {
         loop {
