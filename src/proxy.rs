@@ -20,6 +20,7 @@ mod observe_mode;
 mod pacing;
 mod planning;
 pub mod request_log;
+mod self_review;
 pub mod session;
 pub mod sessions;
 mod shadow;
@@ -39,7 +40,7 @@ pub use self::sessions::SharedSession;
 use self::{
     aggregation::Aggregation,
     authorize::{Asker, Attributes, Authorize},
-    caller_names::CallerNames,
+    caller_names::{CallerName, CallerNames},
     coalesce::{Coalesce, CoalesceKey, Coalesced, SendTime},
     decide::{Forward, ForwardReason, LocalRead, LocalWatch, Plan, Reject, Rewriting},
     discovery::Discovery,
@@ -183,14 +184,15 @@ impl Proxy {
         let context = self.context(request.headers());
         let target = self.targets.read(context.caller(), &request);
         let config = self.config.borrow().clone();
-        let name = match config.report_callers {
+        let known = match config.report_callers {
             true => self.caller_names.of(context.caller()).await,
             false => None,
         };
-        log.classified(&target, target.asker(&self.insight, request.headers(), name.as_ref()));
+        let name = known.as_ref().and_then(CallerName::name);
+        log.classified(&target, target.asker(&self.insight, request.headers(), name));
         let response = self.answer_classified(&context, &target, &config, request, log).await?;
         if config.report_callers && response.status().is_success() {
-            self.caller_names.learn(&context.asker).await;
+            self.caller_names.learn(&context.asker, known).await;
         }
         Ok(response)
     }

@@ -5,16 +5,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::{HeaderValue, Request, header};
+use http::{HeaderValue, header};
 use serde::Deserialize;
 use tokio::{sync::Semaphore, time::Instant};
 
 use super::{
     authorize::Asker,
     identify::{BearerId, Caller},
+    self_review,
 };
 use crate::{
-    body::Body,
     hash::RandomState,
     upstream::{Client, Lane},
 };
@@ -30,24 +30,13 @@ pub struct CallerNames {
 
 /// A name, and the time of its question.
 #[derive(Clone)]
-struct CallerName {
+pub struct CallerName {
     /// `None` if it is not known, or not yet.
     name: Option<Arc<str>>,
     asked_at: Instant,
 }
 
-/// The response to a SelfSubjectReview.
-#[derive(Deserialize)]
-struct SelfReview {
-    status: SelfStatus,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SelfStatus {
-    user_info: UserInfo,
-}
-
+/// The part of a user that is shown.
 #[derive(Deserialize)]
 struct UserInfo {
     username: String,
@@ -68,12 +57,6 @@ const PLACES: usize = 16;
 /// The timeout of a question.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The largest response that is read.
-const RESPONSE_BYTES_MAX: usize = 64 * 1024;
-
-const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
-const SELF_REVIEW: &str = r#"{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1"}"#;
-
 /// The prefix of a service account's user name; its namespace and name follow, with a colon between.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
@@ -88,25 +71,27 @@ impl CallerNames {
         Self { client, names, places: Arc::new(Semaphore::new(PLACES)) }
     }
 
-    /// Returns the caller's name, if it is known.
-    pub async fn of(&self, caller: Caller) -> Option<Arc<str>> {
+    /// Returns what is known of the caller's name.
+    pub async fn of(&self, caller: Caller) -> Option<CallerName> {
         let Caller::Bearer(id) = caller else { return None };
-        self.names.get(&id).await?.name
+        self.names.get(&id).await
     }
 
     /// Asks for the name of a caller whose token the apiserver has just accepted, unless that was done
-    /// lately. It does not wait for the response.
-    pub async fn learn(&self, asker: &Asker) {
+    /// lately. It does not wait for the response. `known` is what was known before.
+    pub async fn learn(&self, asker: &Asker, known: Option<CallerName>) {
         let Some((id, credential)) = asker.bearer() else { return };
-        let known = self.names.get(&id).await;
-        if known.as_ref().is_some_and(|known| known.asked_at.elapsed() < NAME_TTL) {
+        if known.as_ref().is_some_and(CallerName::is_recent) {
             return;
         }
         let Ok(place) = self.places.clone().try_acquire_owned() else { return };
         let asked_at = Instant::now();
-        // The old name stays until there is a new one.
-        let unknown = CallerName { name: known.and_then(|known| known.name), asked_at };
-        self.names.insert(id, unknown).await;
+        // The old name stays until there is a new one. Of concurrent requests only one asks.
+        let unknown = async { CallerName { name: known.and_then(|known| known.name), asked_at } };
+        let is_due = |held: &CallerName| !held.is_recent();
+        if !self.names.entry(id).or_insert_with_if(unknown, is_due).await.is_fresh() {
+            return;
+        }
         let (names, client, credential) =
             (self.names.clone(), self.client.clone(), credential.clone());
         tokio::spawn(async move {
@@ -119,19 +104,29 @@ impl CallerNames {
     }
 }
 
+// === impl CallerName ===
+
+impl CallerName {
+    /// Returns the name, if it is known.
+    pub fn name(&self) -> Option<&Arc<str>> {
+        self.name.as_ref()
+    }
+
+    fn is_recent(&self) -> bool {
+        self.asked_at.elapsed() < NAME_TTL
+    }
+}
+
 async fn ask(client: &dyn Client, credential: HeaderValue) -> Option<Arc<str>> {
-    let request = Request::post(SELF_REVIEWS)
-        .header(header::CONTENT_TYPE, "application/json")
-        .header(header::ACCEPT, "application/json")
-        .header(header::AUTHORIZATION, credential)
-        .body(Body::full(SELF_REVIEW));
-    let response = client.send(request.ok()?, Lane::Short).await.ok()?;
+    let mut request = self_review::request()?;
+    request.headers_mut().insert(header::AUTHORIZATION, credential);
+    let response = client.send(request, Lane::Short).await.ok()?;
     if !response.status().is_success() {
         return None;
     }
-    let body = response.into_body().collect(RESPONSE_BYTES_MAX).await.ok()?;
-    let review: SelfReview = serde_json::from_slice(&body).ok()?;
-    shown(&review.status.user_info.username)
+    let body = response.into_body().collect(self_review::RESPONSE_BYTES_MAX).await.ok()?;
+    let user: UserInfo = serde_json::from_str(self_review::user(&body)?).ok()?;
+    shown(&user.username)
 }
 
 /// Returns `namespace/name` for a service account, and the user name for any other user.

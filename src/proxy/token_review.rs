@@ -17,6 +17,7 @@ use serde_json::{json, value::RawValue};
 use super::{
     forward::Forwarder,
     identify::{Caller, Identify},
+    self_review,
 };
 use crate::{
     api::{
@@ -53,20 +54,6 @@ struct Verdict {
     authenticated: bool,
 }
 
-/// The response to a SelfSubjectReview.
-#[derive(Deserialize)]
-struct SelfReview<'a> {
-    #[serde(borrow)]
-    status: SelfStatus<'a>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SelfStatus<'a> {
-    #[serde(borrow)]
-    user_info: &'a RawValue,
-}
-
 /// The document that names the issuer, by default the apiserver's own audience.
 #[derive(Deserialize)]
 struct Issuer {
@@ -74,7 +61,6 @@ struct Issuer {
 }
 
 const GROUP: &str = "authentication.k8s.io";
-const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const ISSUER: &str = "/.well-known/openid-configuration";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// The largest review that is parsed; a larger one is forwarded unparsed.
@@ -161,11 +147,8 @@ async fn status_of_own(forwarder: &Forwarder, spec: &Spec) -> Option<String> {
         }
         _ => return None,
     };
-    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
-    let request = Request::post(SELF_REVIEWS).header(CONTENT_TYPE, JSON);
-    let answer = read(forwarder, request.body(Body::full(review.to_string())).ok()?).await?;
-    let review: SelfReview<'_> = serde_json::from_slice(&answer).ok()?;
-    let user = review.status.user_info.get();
+    let answer = read(forwarder, self_review::request()?).await?;
+    let user = self_review::user(&answer)?;
     Some(format!("{{\"authenticated\":true,\"user\":{user}{audiences}}}"))
 }
 

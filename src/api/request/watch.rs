@@ -64,6 +64,15 @@ fn timeout(parameters: &Parameters<'_>) -> Result<Option<Duration>, NotModelled>
     Ok((seconds > 0).then(|| Duration::from_secs(seconds)))
 }
 
+// === impl Watch ===
+
+impl Watch {
+    /// Reports whether it begins with the newest state, as a LIST without resourceVersion does.
+    pub fn begins_with_newest(&self) -> bool {
+        self.start == Start::State && self.version == VersionMatch::MostRecent
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use http::{HeaderMap, Method};

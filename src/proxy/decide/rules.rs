@@ -4,7 +4,7 @@ use super::ForwardReason;
 use crate::{
     api::{
         query::Query,
-        request::{self, RequestInfo, ResourceRequest},
+        request::{RequestInfo, ResourceRequest},
         version::VersionMatch,
     },
     policy::{Policy, ResourcePolicy, Start, Subject},
@@ -43,12 +43,10 @@ pub(super) fn permit(
 
 /// Returns the query of a read of the newest state, or of a watch that begins with it.
 fn without_version(request: &ResourceRequest) -> Option<&Query> {
-    let (query, version) = match (&request.read, &request.watch) {
-        (Ok(read), _) => (&read.query, &read.version),
-        (Err(_), Some(watch)) if watch.start == request::Start::State => {
-            (&watch.query, &watch.version)
+    match (&request.read, &request.watch) {
+        (Ok(read), _) => (read.version == VersionMatch::MostRecent).then_some(&read.query),
+        (Err(_), watch) => {
+            watch.as_ref().filter(|watch| watch.begins_with_newest()).map(|watch| &watch.query)
         }
-        (Err(_), _) => return None,
-    };
-    (*version == VersionMatch::MostRecent).then_some(query)
+    }
 }

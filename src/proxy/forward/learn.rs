@@ -19,7 +19,7 @@ use crate::{
         GroupResource, ObjectKey, Scope, Verb,
         learn::{Learned, Learner, Lifecycle},
         query::Query,
-        request::{ResourceRequest, Start, Watch},
+        request::{ResourceRequest, Watch},
         version::VersionMatch,
         watch::WatchReader,
     },
@@ -118,14 +118,9 @@ impl Learning {
     ) -> Self {
         let subject = match request.verb {
             _ if request.dry_run => return Self::none(),
-            Verb::Watch => {
-                let begins_with_newest = |watch: &Watch| {
-                    watch.start == Start::State && watch.version == VersionMatch::MostRecent
-                };
-                Subject::Watch {
-                    consistent: request.watch.as_ref().is_some_and(begins_with_newest),
-                }
-            }
+            Verb::Watch => Subject::Watch {
+                consistent: request.watch.as_ref().is_some_and(Watch::begins_with_newest),
+            },
             Verb::Get | Verb::List if request.subresource.is_none() => {
                 let version = request.read.as_ref().ok().map(|read| &read.version);
                 let kept = *rewriting == Rewriting::Keep;

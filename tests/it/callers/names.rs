@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use listless::simulator::User;
 
 use super::{ANN, IN_A, PODS, admitted, on_pods};
@@ -55,6 +56,16 @@ async fn callers_with_an_accepted_token_are_named_by_one_question_in_ten_minutes
     assert_eq!(callers(&proxy).await, ["ann", "shop/web"]);
     assert_eq!(questions(&proxy), 4);
     assert!(!proxy.metrics().render().contains("shop/web"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_requests_of_a_caller_ask_once() {
+    let proxy = gateway(true);
+    let clients: Vec<_> = (0..10).map(|_| proxy.bearer(ANN)).collect();
+    let answers = join_all(clients.iter().map(|client| client.get(PODS))).await;
+    assert!(answers.iter().all(|answer| answer.status == 200));
+    settle().await;
+    assert_eq!(questions(&proxy), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,7 +23,7 @@ impl SessionExchange {
                 {
                     self.expired(&mut self.session.lock());
                 }
-                if let (StatusCode::NOT_FOUND, Subject::Read { consistent, .. }, Some(key)) =
+                if let (StatusCode::NOT_FOUND, Subject::Read { .. }, Some(key)) =
                     (code, self.subject, self.key.clone())
                 {
                     let (mut session, now) = (self.session.lock(), Instant::now());
