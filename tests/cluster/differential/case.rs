@@ -181,6 +181,8 @@ impl Case {
     /// Reports whether it reads one object: the version of its response is the object's own.
     pub fn names_object(&self) -> bool {
         let path = self.target.split('?').next().unwrap_or_default();
+        // The apiserver decodes a path before it divides it.
+        let path = path.replace("%2F", "/").replace("%2f", "/");
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let rest = match parts.as_slice() {
             ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
@@ -230,5 +232,20 @@ impl Case {
             [] => "",
         };
         format!("{resource}.{group}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Case;
+
+    #[test]
+    fn an_escaped_slash_divides_a_path_as_the_apiserver_divides_it() {
+        for list in ["/api/v1/namespaces%2Fshop/pods", "/api/v1/namespaces/shop%2fpods"] {
+            assert!(!Case::get(list).names_object(), "{list}");
+        }
+        for object in ["/api/v1/namespaces%2Fshop/pods/web-0", "/api/v1/nodes%2Fnode-1"] {
+            assert!(Case::get(object).names_object(), "{object}");
+        }
     }
 }
