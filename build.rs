@@ -3,6 +3,10 @@
 
 use std::{env, fs, path::Path, process::Command};
 
+const GLIBC: &str = "x86_64-unknown-linux-gnu";
+/// Its loader, which is in the binary, reads compact relative relocations.
+const MUSL: &str = "x86_64-unknown-linux-musl";
+
 /// The first glibc version whose loader reads compact relative relocations.
 const GLIBC_MIN: (u32, u32) = (2, 36);
 
@@ -12,17 +16,25 @@ const SERVING: &str = "layout/serving.txt";
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed={SERVING}");
-    let is = |variable: &str, value: &str| env::var(variable).is_ok_and(|text| text == value);
-    // The toolchain's linker on this platform knows all of these options.
-    let known = is("TARGET", "x86_64-unknown-linux-gnu") && is("HOST", "x86_64-unknown-linux-gnu");
-    if !known || !is("OPT_LEVEL", "z") {
-        return;
+    let Some(prefix) = prefix().filter(|_| is("OPT_LEVEL", "z")) else { return };
+    println!("cargo::rustc-link-arg-bins={prefix}--icf=all");
+    println!("cargo::rustc-link-arg-bins={prefix}--script={}", layout());
+    if is("TARGET", MUSL) || glibc().is_some_and(|version| version >= GLIBC_MIN) {
+        println!("cargo::rustc-link-arg-bins={prefix}--pack-dyn-relocs=relr");
     }
-    println!("cargo::rustc-link-arg-bins=-Wl,--icf=all");
-    println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", layout());
-    if glibc().is_some_and(|version| version >= GLIBC_MIN) {
-        println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+}
+
+fn is(variable: &str, value: &str) -> bool {
+    env::var(variable).is_ok_and(|text| text == value)
+}
+
+/// Returns what stands before an option of Rust's own linker, if that is the linker: the C compiler
+/// starts it on this platform, and `image/binary.sh` names it.
+fn prefix() -> Option<&'static str> {
+    if is("TARGET", GLIBC) && is("HOST", GLIBC) {
+        return Some("-Wl,");
     }
+    (is("TARGET", MUSL) && is("RUSTC_LINKER", "rust-lld")).then_some("")
 }
 
 /// Returns a linker script that places the serving functions side by side. A missing or extra name

@@ -11,7 +11,7 @@ target="${LISTLESS_TARGET:-$(uname -m)-unknown-linux-musl}"
 key="${target//-/_}"
 source="$PWD"
 cargo="${CARGO_HOME:-$HOME/.cargo}"
-folder="${CARGO_TARGET_DIR:-$source/target}"
+folder="$(realpath -m "${CARGO_TARGET_DIR:-$source/target}")"
 
 # C sources name their files too; the target folder holds what their build scripts write.
 maps=("$folder=/build/target" "$source=/build" "$cargo=/cargo")
@@ -22,7 +22,11 @@ for map in "${maps[@]}"; do
 done
 unset CARGO_ENCODED_RUSTFLAGS
 export RUSTFLAGS="${rust# }" CARGO_INCREMENTAL=0
-export "CFLAGS_$key=${c# }" "CC_$key=${LISTLESS_CC:-musl-gcc}" SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-0}"
+export "CFLAGS_$key=${c# }" "CC_$key=${LISTLESS_CC:-musl-gcc}"
+# Rust's own linker, which knows the options of build.rs.
+export "CARGO_TARGET_${key^^}_LINKER=rust-lld"
+# Nothing in the binary is dated. A new date would compile every crate again.
+export SOURCE_DATE_EPOCH=0
 
 # Nobody needs the demo and its simulator in a cluster.
 cargo build --locked --no-default-features --profile dist --bin listless --target "$target"

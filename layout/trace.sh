@@ -22,7 +22,7 @@ nm --defined-only --format=posix "$binary" |
 # One slot on each side is enough: it is asked whether a function runs, not how fast.
 cut -d ' ' -f 1 "$folder/functions" | LC_ALL=C sort -u >"$folder/offsets"
 LD_PRELOAD="$folder/trace.so" TRACED=/dist/listless FUNCTIONS="$folder/offsets" RAN="$folder/ran" \
-  cargo bench --locked --bench proxy -- --seconds 1 --rounds 1 --samples 200 ||
+  cargo bench --locked --bench proxy -- --profile dist --seconds 1 --rounds 1 --samples 200 ||
   [ -s "$folder/ran" ] # its gates mean nothing here
 
 # What ends a name, a hash or the number of a copy, changes with every compiler and every dependency.

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::rig::proxy_process::SHIPPED;
-
 const USAGE: &str = "\
 usage: cargo bench --bench proxy -- [--gate] [--cell ID]... [--seconds N] [--rounds N] [--pods N]
        [--connections N] [--samples N] [--churn N] [--profile NAME]
@@ -20,7 +18,7 @@ usage: cargo bench --bench proxy -- [--gate] [--cell ID]... [--seconds N] [--rou
   --samples N      latency samples on each side (default 3000)
   --churn N        pods that change each second while a cell is measured (default 0); only P6 and P8
                    have gates then
-  --profile NAME   measure the binary of this cargo profile (default dist, the one that ships)";
+  --profile NAME   measure the binary of this cargo profile (default: the binary of the image)";
 
 /// The names of the cells.
 const CELLS: [&str; 19] = [
@@ -39,7 +37,7 @@ pub(crate) struct Options {
     pub(crate) connections: usize,
     pub(crate) samples: usize,
     pub(crate) churn: u32,
-    pub(crate) profile: String,
+    pub(crate) profile: Option<String>,
 }
 
 // === impl Options ===
@@ -55,7 +53,7 @@ impl Options {
             connections: 8,
             samples: 3_000,
             churn: 0,
-            profile: SHIPPED.to_owned(),
+            profile: None,
         };
         let mut arguments = arguments;
         while let Some(argument) = arguments.next() {
@@ -69,7 +67,7 @@ impl Options {
                 "--connections" => options.connections = value()?.parse()?,
                 "--samples" => options.samples = value()?.parse()?,
                 "--churn" => options.churn = value()?.parse()?,
-                "--profile" => options.profile = value()?,
+                "--profile" => options.profile = Some(value()?),
                 // Cargo adds this one.
                 "--bench" => {}
                 _ => bail!("unknown argument {argument}\n{USAGE}"),
@@ -78,7 +76,7 @@ impl Options {
         if let Some(unknown) = options.cells.iter().find(|cell| !CELLS.contains(&cell.as_str())) {
             bail!("--cell {unknown}: there is no such cell\n{USAGE}");
         }
-        if options.gate && options.profile != SHIPPED {
+        if options.gate && options.profile.is_some() {
             bail!("gates need the shipped binary: omit --profile\n{USAGE}");
         }
         if options.rounds == 0 || options.slot.is_zero() || options.pods < 1_000 {

@@ -9,7 +9,6 @@ use crate::{
     latency::{Latency, Quantile},
     memory::OfForms,
     options::Options,
-    rig::proxy_process::SHIPPED,
     setup::{IdleLoad, Setup},
     staleness::{self, Staleness},
 };
@@ -69,8 +68,8 @@ impl Report {
             env!("CARGO_PKG_VERSION"),
             self.version
         );
-        if options.profile != SHIPPED {
-            println!("profile {}: not the shipped binary", options.profile);
+        if let Some(profile) = &options.profile {
+            println!("profile {profile}: not the shipped binary");
         }
         println!("machine: {}", machine());
         println!(

@@ -15,7 +15,7 @@ use crate::{
         client::{Client, Protocol},
         control_plane::{Component, ControlPlane, RequestCounts, User, Version},
         load_data::LoadData,
-        proxy_process::{ProxyProcess, build},
+        proxy_process::{ProxyProcess, build, shipped},
     },
     wire::{Connection, Endpoint},
 };
@@ -87,7 +87,7 @@ fn config(forms: &[Form]) -> String {
 
 impl Setup {
     pub(crate) async fn start(options: &Options) -> Result<Self> {
-        let program = build(&options.profile)?;
+        let program = options.profile.as_deref().map_or_else(shipped, build)?;
         let plane = ControlPlane::start(Version::V1_36).await?;
         let (namespace, pods) = ("load", options.pods);
         let data = LoadData { namespace, pods, pollers: POLLERS, apps: APPS, nodes: NODES };

@@ -19,7 +19,7 @@ use crate::forms::EXPECTED;
 use crate::load::{DATA, Fleet};
 use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{ControlPlane, User, Version};
-use crate::rig::proxy_process::{ProxyProcess, SHIPPED, build};
+use crate::rig::proxy_process::{ProxyProcess, shipped};
 use crate::unmodified::clients;
 use commands::{Beside, READS, WATCHES};
 
@@ -109,9 +109,9 @@ async fn kubectl_lists_thousands_of_pods_without_a_list_at_the_apiserver() {
     let Some(fleet) = Fleet::take_alone(Version::V1_36).await else { return };
     let plane = fleet.plane();
     // A debug build is several times slower.
-    let shipped = build(SHIPPED).expect("a build");
+    let listless = shipped().expect("a build");
     let kubeconfig = plane.kubeconfig(User::Admin).expect("a kubeconfig");
-    let proxy = ProxyProcess::start_program(&shipped, "local", &kubeconfig, Some(CONFIGURATION));
+    let proxy = ProxyProcess::start_program(&listless, "local", &kubeconfig, Some(CONFIGURATION));
     let proxy = proxy.await.expect("a proxy");
     let [straight, through] = sides(&program, plane, &proxy).expect("two sides");
     let command = "get pods -A";

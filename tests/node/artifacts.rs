@@ -103,34 +103,22 @@ fn here(built: Built) -> Result<PathBuf> {
 /// Names an existing image, to test another one than the shipped one.
 const OTHER_IMAGE: &str = "LISTLESS_NODE_IMAGE";
 
-/// Builds the image as it is shipped. Cargo rebuilds the changed parts of the binary.
+/// Builds the image as it is shipped.
 fn listless() -> Result<(PathBuf, u64)> {
-    let (folder, image) = (work_folder(), work_folder().join("listless.tar"));
+    let image = work_folder().join("listless.tar");
     if let Some(other) = std::env::var_os(OTHER_IMAGE).map(PathBuf::from) {
         let bytes = fs::metadata(&other)?.len();
         return Ok((other, bytes));
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let binary = match std::env::var_os("LISTLESS_BINARY") {
-        Some(binary) => PathBuf::from(binary),
-        None => binary(root, folder.join("listless-binary"))?,
-    };
     let reference = format!("{REGISTRY}/{REPOSITORY}:{TAG}");
-    let mut build = Command::new(root.join("image/build.sh"));
-    build.arg(&image).arg(reference).env("LISTLESS_BINARY", &binary);
-    let told = run(&mut build)?;
+    println!("building the image: some minutes the first time");
+    let told = run(Command::new(root.join("image/build.sh")).arg(&image).arg(reference))?;
     let bytes = told.lines().find_map(|line| {
         let (bytes, _) = line.strip_prefix("proof: image: ")?.split_once(' ')?;
         bytes.parse().ok()
     });
     Ok((image, bytes.context("image/build.sh does not tell the size")?))
-}
-
-fn binary(root: &Path, binary: PathBuf) -> Result<PathBuf> {
-    let target = work_folder().with_file_name("");
-    println!("building the binary of the image: some minutes the first time");
-    run(Command::new(root.join("image/binary.sh")).arg(&binary).env("CARGO_TARGET_DIR", target))?;
-    Ok(binary)
 }
 
 fn pause() -> Result<PathBuf> {

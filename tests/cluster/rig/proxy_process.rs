@@ -12,9 +12,10 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::artifact::work_folder;
 use super::client::{Client, Protocol, Server};
 use super::control_plane::RequestCounts;
-use super::process::Process;
+use super::process::{Process, Signal};
 
 const START_LIMIT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
@@ -32,10 +33,16 @@ pub struct ProxyProcess {
 }
 
 /// The program that cargo built beside the tests.
-const PROGRAM: &str = env!("CARGO_BIN_EXE_listless");
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_listless");
 
-/// The cargo profile of the binary that ships.
-pub const SHIPPED: &str = "dist";
+/// Builds the binary of the image.
+pub fn shipped() -> Result<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let binary = work_folder().with_file_name("image").join("listless");
+    let status = Command::new(source.join("image/binary.sh")).arg(&binary).status()?;
+    ensure!(status.success(), "the build of the image's binary failed");
+    Ok(binary)
+}
 
 /// Builds the binary with a cargo profile. The one beside the tests has their features.
 pub fn build(profile: &str) -> Result<PathBuf> {
@@ -169,6 +176,11 @@ impl ProxyProcess {
         let (head, body) = text.split_once("\r\n\r\n").context("no answer")?;
         ensure!(head.split(' ').nth(1) == Some("200"), "{target}: {head}");
         Ok(body.to_owned())
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        self.process.signal(signal)
     }
 
     /// Processor time it has used.
