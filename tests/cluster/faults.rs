@@ -17,6 +17,9 @@ use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{Component, ControlPlane, User, Version};
 use crate::rig::proxy_process::ProxyProcess;
 
+mod clock;
+mod quota;
+
 const COLLECTION: &str = "/api/v1/namespaces/default/configmaps";
 const CONFIGURATION: &str = "\
 apiVersion: listless.dev/v1alpha1
@@ -255,6 +258,23 @@ async fn from_memory(client: &Client, count: usize) -> Result<(BTreeSet<String>,
 fn names(list: &Value) -> BTreeSet<String> {
     let items = list["items"].as_array().into_iter().flatten();
     items.filter_map(|it| it["metadata"]["name"].as_str().map(str::to_owned)).collect()
+}
+
+/// Reads a watch up to a number of added objects, and returns their names.
+pub(crate) async fn added(mut watch: Incoming, count: usize) -> Vec<String> {
+    let (mut read, mut names) = (Vec::new(), Vec::new());
+    while names.len() < count {
+        let Some(Ok(frame)) = watch.frame().await else { break };
+        read.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+        while let Some(end) = read.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = read.drain(..=end).collect();
+            let event: Value = serde_json::from_slice(&line).unwrap_or_default();
+            if event["type"] == "ADDED" {
+                names.extend(event["object"]["metadata"]["name"].as_str().map(str::to_owned));
+            }
+        }
+    }
+    names
 }
 
 /// Reads a watch to its end, and returns the type and code of its last event.

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::clusters::{Cluster, Machine, available};
+use crate::faults::added;
 use crate::rig::client::{Answer, Client, Protocol, Request, Server};
 use crate::rig::control_plane::{Component, ControlPlane, User, Version};
 use crate::rig::proxy_process::ProxyProcess;
@@ -101,7 +102,14 @@ async fn is_refused_once_deleted(version: Version) {
     let pod = Pod::start(cluster.plane()).await.expect("a sidecar");
     let token = pod.mirrored("token");
     let own = pod.client(Some(&token));
-    until_hit(&own, CONFIG_MAPS).await;
+    let list = until_hit(&own, CONFIG_MAPS).await.json().expect("JSON");
+    let version_shown = list["metadata"]["resourceVersion"].as_str().expect("a version");
+    let watch = format!("{CONFIG_MAPS}?watch=1&resourceVersion={version_shown}");
+    let direct = Client::new(&pod.apiserver, Some(&token), Protocol::Http2);
+    let mut watches = Vec::new();
+    for client in [&direct, &own] {
+        watches.push(client.open(Request::get(&watch)).await.expect("a watch").into_body());
+    }
     let deleted = Instant::now();
     send(&pod.admin, Method::DELETE, ACCOUNT).await;
     let mut straight = None;
@@ -114,12 +122,20 @@ async fn is_refused_once_deleted(version: Version) {
         answer.status == 401
     })
     .await;
+    let refused = deleted.elapsed();
+    create(&pod.admin, CONFIG_MAPS, "late").await;
+    let mut told = Vec::new();
+    for watch in watches {
+        told.push(tokio::time::timeout(ROTATED_LIMIT, added(watch, 1)).await.unwrap_or_default());
+    }
+    send(&pod.admin, Method::DELETE, &format!("{CONFIG_MAPS}/late")).await;
     eprintln!(
-        "proof: a deleted service account on {}: 401 after {:.1?} straight and {:.1?} through Listless",
+        "proof: a deleted service account on {}: 401 after {:.1?} straight and {refused:.1?} through Listless; \
+         afterwards open watches tell {told:?}",
         version.name(),
         straight.unwrap_or_default(),
-        deleted.elapsed()
     );
+    assert_eq!(told[0], told[1], "{}", pod.proxy.log());
     for left in [format!("{ROLE}/beside"), format!("{BINDING}/beside")] {
         send(&pod.admin, Method::DELETE, &left).await;
     }

@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, kill_process};
 
 /// The time a process may take to end after SIGTERM before it is killed.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
@@ -39,11 +40,11 @@ pub struct Process {
 // === impl Signal ===
 
 impl Signal {
-    fn flag(self) -> &'static str {
+    fn of_system(self) -> rustix::process::Signal {
         match self {
-            Self::Terminate => "-TERM",
-            Self::Pause => "-STOP",
-            Self::Continue => "-CONT",
+            Self::Terminate => rustix::process::Signal::TERM,
+            Self::Pause => rustix::process::Signal::STOP,
+            Self::Continue => rustix::process::Signal::CONT,
         }
     }
 }
@@ -75,12 +76,9 @@ impl Process {
 
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        let id = self.id().to_string();
-        let status = Command::new("kill").args([signal.flag(), &id]).status()?;
-        if !status.success() {
-            bail!("kill {} {id} ({}) failed", signal.flag(), self.name);
-        }
-        Ok(())
+        let id = Pid::from_child(&self.child);
+        kill_process(id, signal.of_system())
+            .with_context(|| format!("cannot send {signal:?} to {}", self.name))
     }
 
     /// Ends the process with SIGTERM and returns its end; kills it when it takes too long.
