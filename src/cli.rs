@@ -13,7 +13,7 @@ mod export;
 mod inject;
 mod kubeconfig;
 mod log;
-mod options;
+pub(crate) mod options;
 mod probe;
 mod progress;
 mod report;

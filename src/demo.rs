@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(short = 'o', long, value_enum, default_value_t = Output::Table)]
     pub output: Output,
     /// The address of Listless's page during the demo; the polls then continue until Ctrl-C.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = crate::cli::options::address)]
     pub admin: Option<SocketAddr>,
 }
 

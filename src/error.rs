@@ -1,7 +1,7 @@
-//! The only place that turns an error into a `Status` response.
+//! Turns an error of the data path into a `Status` response.
 //!
-//! The client gets the kind of error and whether to retry. It gets no addresses, credentials or
-//! causes. Those are logged where the error is handled.
+//! The client gets the kind of cause and whether to retry, but no addresses or credentials. Those
+//! are logged where the error is handled.
 
 use std::{borrow::Cow, error, fmt, num::NonZeroU32};
 

@@ -294,7 +294,7 @@ fn outcome(plan: &Plan) -> String {
         Plan::Read(_) | Plan::Watch(_) => "answered from memory".to_owned(),
         Plan::Document(_) => "a discovery document".to_owned(),
         Plan::Share(forward) => {
-            format!("{}; identical concurrent reads share the answer", sent(forward))
+            format!("{}; identical concurrent reads share one response", sent(forward))
         }
         Plan::Forward(forward) => sent(forward),
         Plan::Pace(_) => "throttled".to_owned(),
@@ -438,7 +438,7 @@ mod tests {
         let config = Config::from_bytes("c.yaml".as_ref(), text.as_bytes()).unwrap();
         let told = explained(Method::GET, "/api/v1/pods", &config);
         let shared =
-            "forwarded unchanged: most-recent; identical concurrent reads share the answer";
+            "forwarded unchanged: most-recent; identical concurrent reads share one response";
         assert_eq!(told.about("outcome"), shared);
         let told = explained(Method::GET, "/api/v1/nodes", &config);
         assert!(told.about("policy").starts_with("no rule matches"), "{told}");

@@ -1,8 +1,7 @@
 //! Status objects: the responses that Listless creates itself, byte for byte as the apiserver would
 //! write them.
 //!
-//! Each constructor uses the message of the apiserver's own (S-GET-07, S-AUTHZ-09, S-LIST-40,
-//! S-ERR-01). Other modules map a failure to a Status.
+//! Each constructor uses the message of the apiserver's own (S-GET-07, S-ERR-01).
 
 use std::io;
 
@@ -15,7 +14,6 @@ use super::{
     GroupResource,
     form::Form,
     protobuf::wire::{UNKNOWN_END, field, put_bytes, put_number, unknown_start},
-    version::ResourceVersion,
 };
 
 /// A failure in the form of the API.
@@ -28,26 +26,12 @@ pub struct Status {
 }
 
 /// The object of the failure.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Details {
-    #[serde(skip_serializing_if = "String::is_empty")]
     name: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     group: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
     kind: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    causes: Vec<Cause>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after_seconds: Option<u32>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct Cause {
-    #[serde(skip_serializing_if = "str::is_empty")]
-    reason: &'static str,
-    message: String,
 }
 
 /// The JSON object, in the order of its keys.
@@ -78,99 +62,14 @@ impl Status {
     /// Returns 404: the object does not exist.
     pub fn not_found(resource: &GroupResource, name: &str) -> Self {
         let message = format!("{resource} {} not found", quote(name));
-        Self::new(StatusCode::NOT_FOUND, "NotFound", message)
-            .with_details(Details::of(resource, name))
-    }
-
-    /// Returns 403: the caller is not allowed to do this; `explanation` follows "is forbidden: ".
-    pub fn forbidden(resource: &GroupResource, name: Option<&str>, explanation: &str) -> Self {
-        let message = match name {
-            Some(name) => format!("{resource} {} is forbidden: {explanation}", quote(name)),
-            None => format!("{resource} is forbidden: {explanation}"),
-        };
-        let details = Details::of(resource, name.unwrap_or_default());
-        Self::new(StatusCode::FORBIDDEN, "Forbidden", message).with_details(details)
-    }
-
-    /// Returns 401: the caller is unknown.
-    pub fn unauthorized() -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized".to_owned())
-    }
-
-    /// Returns 400: the request is invalid.
-    pub fn bad_request(message: &str) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "BadRequest", message.to_owned())
+        let details = Some(Details::of(resource, name));
+        Self { code: StatusCode::NOT_FOUND, reason: "NotFound", message, details }
     }
 
     /// Returns 410: the requested version is no longer known.
     pub fn expired(message: &str) -> Self {
-        Self::new(StatusCode::GONE, "Expired", message.to_owned())
-    }
-
-    /// Returns 429: the client should retry later.
-    pub fn too_many_requests(message: &str, retry_after_seconds: u32) -> Self {
-        Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message.to_owned())
-            .with_details(Details::default().retry_after(retry_after_seconds))
-    }
-
-    /// Returns 500: an internal failure.
-    pub fn internal_error(cause: &str) -> Self {
-        let message = format!("Internal error occurred: {cause}");
-        let causes = vec![Cause { reason: "", message: cause.to_owned() }];
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
-            .with_details(Details { causes, ..Details::default() })
-    }
-
-    /// Returns 503: the apiserver cannot be reached. Without `retry_after_seconds` clients do not
-    /// retry, which is right for writes (S-ERR-02).
-    pub fn service_unavailable(message: &str, retry_after_seconds: Option<u32>) -> Self {
-        let code = StatusCode::SERVICE_UNAVAILABLE;
-        let status = Self::new(code, "ServiceUnavailable", message.to_owned());
-        match retry_after_seconds {
-            Some(seconds) => status.with_details(Details::default().retry_after(seconds)),
-            None => status,
-        }
-    }
-
-    /// Returns 504: a timeout; zero seconds suggest no retry.
-    pub fn timeout(message: &str, retry_after_seconds: u32) -> Self {
-        let message = format!("Timeout: {message}");
-        Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)
-            .with_details(Details::default().retry_after(retry_after_seconds))
-    }
-
-    /// Returns 504: the requested version has not been reached (S-LIST-40).
-    pub fn too_large_resource_version(
-        requested: &ResourceVersion,
-        current: &ResourceVersion,
-        retry_after_seconds: u32,
-    ) -> Self {
-        let message = "Too large resource version";
-        let text = format!("Timeout: {message}: {requested}, current: {current}");
-        let cause = Cause { reason: "ResourceVersionTooLarge", message: message.to_owned() };
-        let details = Details { causes: vec![cause], ..Details::default() };
-        Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", text)
-            .with_details(details.retry_after(retry_after_seconds))
-    }
-
-    /// Returns the HTTP status code.
-    pub fn code(&self) -> StatusCode {
-        self.code
-    }
-
-    /// Returns the API's reason of the failure.
-    pub fn reason(&self) -> &'static str {
-        self.reason
-    }
-
-    /// Returns the message for the user.
-    pub fn message(&self) -> &str {
-        &self.message
-    }
-
-    /// Returns the value of the `Retry-After` header, if there is one.
-    pub fn retry_after_seconds(&self) -> Option<u32> {
-        self.details.as_ref()?.retry_after_seconds
+        let message = message.to_owned();
+        Self { code: StatusCode::GONE, reason: "Expired", message, details: None }
     }
 
     /// Returns the compact JSON, as in the object of a watch's ERROR event.
@@ -230,14 +129,6 @@ impl Status {
         put_number(&mut status, self.code.as_u16().into());
         status
     }
-
-    fn new(code: StatusCode, reason: &'static str, message: String) -> Self {
-        Self { code, reason, message, details: None }
-    }
-
-    fn with_details(self, details: Details) -> Self {
-        Self { details: Some(details), ..self }
-    }
 }
 
 // === impl Details ===
@@ -246,7 +137,7 @@ impl Details {
     /// Returns the details; the kind is the plural resource name, as in the apiserver.
     fn of(resource: &GroupResource, name: &str) -> Self {
         let (group, kind) = (resource.group.to_string(), resource.resource.to_string());
-        Self { name: name.to_owned(), group, kind, ..Self::default() }
+        Self { name: name.to_owned(), group, kind }
     }
 
     fn to_protobuf(&self) -> Vec<u8> {
@@ -254,19 +145,10 @@ impl Details {
         put_bytes(&mut details, 1, self.name.as_bytes());
         put_bytes(&mut details, 2, self.group.as_bytes());
         put_bytes(&mut details, 3, self.kind.as_bytes());
-        for Cause { reason, message } in &self.causes {
-            let parts = [(1, reason.as_bytes()), (2, message.as_bytes()), (3, b"")];
-            let cause = parts.map(|(number, text)| field(number, text)).concat();
-            put_bytes(&mut details, 4, &cause);
-        }
         details.push(5 << 3);
-        put_number(&mut details, self.retry_after_seconds.unwrap_or_default().into());
+        put_number(&mut details, 0);
         put_bytes(&mut details, 6, b"");
         details
-    }
-
-    fn retry_after(self, seconds: u32) -> Self {
-        Self { retry_after_seconds: (seconds > 0).then_some(seconds), ..self }
     }
 }
 

@@ -100,7 +100,7 @@ enum Unanswered {
     #[error("the list took too long")]
     TooSlow,
     /// The replica has begun anew meanwhile.
-    #[error("the replica has begun anew meanwhile")]
+    #[error("the replica has listed again in the meantime")]
     Superseded,
 }
 

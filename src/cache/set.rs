@@ -73,7 +73,7 @@ const ABSENCES_MAX: usize = 4096;
 const HANDOVER_MAX: Duration = Duration::from_secs(120);
 
 /// The factor of the refusal time for an expensive attempt that is likely to fail again.
-const PATIENCE: u32 = 10;
+const REFUSAL_TTL_FACTOR: u32 = 10;
 
 // === impl Cache ===
 
@@ -191,7 +191,7 @@ impl Set {
         ttl: Duration,
     ) {
         let ttl = match (replica.start(), absence) {
-            (Start::Widening, _) | (_, Absence::NotReplicable) => ttl * PATIENCE,
+            (Start::Widening, _) | (_, Absence::NotReplicable) => ttl * REFUSAL_TTL_FACTOR,
             _ => ttl,
         };
         self.absences.insert(self.key(replica.query(), replica.form()), absence, now + ttl);

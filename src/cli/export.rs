@@ -30,7 +30,7 @@ pub(super) struct Arguments {
     /// The output format.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
-    /// Append the source's files to the export, so that other contexts keep their own servers.
+    /// Append your own kubeconfig files to the export, so that your other contexts stay available.
     #[arg(long, conflicts_with = "proxy_url")]
     beside_source: bool,
     /// Print a kubeconfig that keeps the apiserver's own address, and names Listless as its proxy.

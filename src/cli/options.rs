@@ -100,8 +100,8 @@ pub struct LocalOptions {
     /// The kubeconfig to write for clients [default: ~/.kube/listless].
     #[arg(long, value_name = "FILE")]
     pub write_kubeconfig: Option<PathBuf>,
-    /// The directory of its certificate authority, so that clients with the kubeconfig still work
-    /// after a restart [default: none; a new one at each start].
+    /// The directory that keeps the certificate authority, so that clients with the kubeconfig
+    /// still work after a restart [default: none; a new one at each start].
     #[arg(long, value_name = "DIRECTORY")]
     pub state: Option<PathBuf>,
     /// Serve the new context when the kubeconfig's current context changes, or when this context
@@ -198,8 +198,8 @@ pub struct SidecarOptions {
     /// The options of every serving command.
     #[command(flatten)]
     pub serving: ServingOptions,
-    /// The address for the workload; may be repeated. All but the first are skipped in a pod that
-    /// lacks them, such as IPv6's loopback.
+    /// The address for the workload; may be repeated. One that cannot be bound is skipped, except
+    /// for the first; for example `[::1]` in a pod without IPv6.
     #[arg(long, value_name = "ADDRESS", value_parser = address, default_values_t = [loopback(7443)])]
     pub listen: Vec<SocketAddr>,
     /// The directory of the pod's service account; reloaded when it changes.

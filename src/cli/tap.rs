@@ -38,8 +38,8 @@ pub(super) struct Arguments {
     /// Show only user agents that contain this text.
     #[arg(long, value_name = "TEXT")]
     user_agent: Option<String>,
-    /// Show only requests answered by this: cache, coalesced, upstream or proxy.
-    #[arg(long, value_name = "WHO")]
+    /// Show only responses from this source: cache, coalesced, upstream or proxy.
+    #[arg(long, value_name = "SOURCE")]
     served_by: Option<String>,
 }
 

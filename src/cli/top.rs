@@ -7,10 +7,11 @@ use std::{
     time::Duration,
 };
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use tokio::runtime::Builder;
 
 use super::{
+    Output,
     ask::AdminOptions,
     print,
     report::{COLUMNS, fetch, reasons, rest, row, summary},
@@ -42,16 +43,6 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 2)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     interval: u64,
-}
-
-/// The output format.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// Text for people.
-    #[default]
-    Table,
-    /// JSON, as the admin address returns it.
-    Json,
 }
 
 /// Moves to the first line and clears the screen.
@@ -98,7 +89,7 @@ fn terminal(report: &Report, limit: usize, screen: Screen) -> String {
     out += &reasons(shown, screen);
     if !report.findings.is_empty() {
         let count = table::count(report.findings.len() as u64);
-        out += &format!("{count} clients to fix: run listless report\n");
+        out += &format!("findings: {count}; run listless report\n");
     }
     out
 }

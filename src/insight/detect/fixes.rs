@@ -7,7 +7,7 @@ use crate::insight::library::Library;
 pub fn title(pattern: Pattern) -> &'static str {
     match pattern {
         Pattern::QuorumListPolling => "polls with consistent LISTs",
-        Pattern::UnpaginatedList => "lists whole collections in one answer",
+        Pattern::UnpaginatedList => "lists whole collections in one response",
         Pattern::ObjectPolling => "polls one object",
         Pattern::ListAfterWatchEnd => "lists again after every watch",
         Pattern::ResyncStorm => "processes all of its objects periodically",

@@ -82,7 +82,7 @@ pub(super) fn unpaginated_list(facts: &Facts) -> Detected {
     let each = facts.tally.counts.bytes / facts.requests();
     (each >= LARGE_BYTES).then(|| {
         let evidence =
-            format!("{} LISTs of everything in one answer, {} each", facts.requests(), size(each));
+            format!("{} LISTs of a whole collection in one response, {} each", facts.requests(), size(each));
         (Pattern::UnpaginatedList, evidence)
     })
 }
@@ -118,7 +118,7 @@ pub(super) fn no_op_writes(facts: &Facts) -> Detected {
         .period
         .map_or(String::new(), |p| format!(", each object every {}", spoken(p.seconds)));
     let evidence = format!(
-        "{} of {} writes compared left the object at the resourceVersion it had{period}",
+        "{} of {} compared writes did not change the resourceVersion{period}",
         counts.writes_in_vain, counts.writes_compared,
     );
     Some((Pattern::NoOpWrites, evidence))

@@ -28,7 +28,7 @@ pub(in crate::metrics) const SAVED_BYTES: Metric = counter(
     "listless_saved_bytes_total",
     Unit::Bytes,
     &[GROUP, RESOURCE],
-    "Bytes of such responses' bodies, as sent (compressed or not).",
+    "Bytes of response bodies that came from memory or from another request's response, as sent.",
 );
 pub(in crate::metrics) const REVIEWS: Metric = counter(
     "listless_access_reviews_total",
@@ -61,10 +61,10 @@ pub(in crate::metrics) const DOCUMENTS_GIVEN: Metric = counter(
     "Discovery and OpenAPI documents served to clients that requested a plain form.",
 );
 pub(in crate::metrics) const DOCUMENTS_HELD: Metric =
-    gauge("listless_discovery_documents", Unit::Count, &[], "Cached documents of this kind.");
+    gauge("listless_discovery_documents", Unit::Count, &[], "Cached discovery and OpenAPI documents.");
 pub(in crate::metrics) const DOCUMENT_BYTES: Metric = gauge(
     "listless_discovery_bytes",
     Unit::Bytes,
     &[],
-    "Bytes of cached documents of this kind, as sent (compressed or not).",
+    "Bytes of cached discovery and OpenAPI documents, as sent (compressed or not).",
 );

@@ -48,7 +48,7 @@ pub(in crate::metrics) const TOKEN_RELOADS: Metric = counter(
     "listless_service_account_token_reloads_total",
     Unit::Count,
     &[of!("result", Outcome)],
-    "Changes of that token that were applied, and failed reads of it.",
+    "Changes of the service account token that were applied, and failed reads of it.",
 );
 pub(in crate::metrics) const AUDIT_LINES: Metric = counter(
     "listless_audit_lines_total",

@@ -106,7 +106,7 @@ const READERS: &[(&str, &str, &str)] = &[
     ("demo::processor", "files", "processor time of its own threads"),
     ("metrics::process", "files", "what the kernel says of this process"),
     ("upstream::identity", "files", "the kubeconfig and what it names"),
-    ("upstream::identity", "environment", "HTTPS_PROXY and its kin"),
+    ("upstream::identity", "environment", "HTTPS_PROXY and the other proxy variables"),
     ("main", "environment", "the arguments"),
     ("cli", "environment", "the arguments"),
     ("terminal", "environment", "COLUMNS and NO_COLOR"),
