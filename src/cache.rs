@@ -294,21 +294,22 @@ impl Inner {
             Ended::NotReplicable | Ended::Panicked => Some(Absence::NotReplicable),
             Ended::OutOfMemory => Some(Absence::OutOfMemory),
         };
-        let mut set = self.set();
+        let (mut set, now) = (self.set(), Instant::now());
         set.remove(replica);
-        let Some(absence) = absence else {
-            let last = replica.version().filter(|_| replica.is_watched())?;
-            let successor = set.best_from(replica.query(), replica.form(), &last).cloned()?;
-            set.note_replaced(replica, Instant::now());
-            return Some(successor);
-        };
-        let count = match absence {
-            Absence::OutOfMemory => &self.counters.dropped_for_memory,
-            _ => &self.counters.refused,
-        };
-        count.increment();
-        set.remember(replica, absence, Instant::now(), self.settings.borrow().refusal_ttl);
-        None
+        if let Some(absence) = absence {
+            let count = match absence {
+                Absence::OutOfMemory => &self.counters.dropped_for_memory,
+                _ => &self.counters.refused,
+            };
+            count.increment();
+            set.remember(replica, absence, now, self.settings.borrow().refusal_ttl);
+        }
+        // Whoever is refused this query is not shown it by a wider one.
+        let is_refused = matches!(ended, Ended::Refused { .. });
+        let last = replica.version().filter(|_| replica.is_watched() && !is_refused)?;
+        let successor = set.best_from(replica.query(), replica.form(), &last).cloned()?;
+        set.note_replaced(replica, now);
+        Some(successor)
     }
 
     /// Starts missing replicas and stops superfluous ones.

@@ -85,7 +85,9 @@ pub fn explain(
         if poll.upstream_limit().is_some() {
             explanation.say("if forwarded", too_often(&poll.terms));
         }
-        explanation.say("if from memory", too_often_from_memory(&poll.terms));
+        if poll.terms.action != RepeatAction::Off {
+            explanation.say("if from memory", too_often_from_memory(&poll.terms));
+        }
     }
     if config.policy.mode() == Mode::Observe {
         explanation.say(
@@ -464,5 +466,9 @@ mod tests {
         let guarded = "limited to 200 identical, unchanged responses a second; further ones are \
                        delayed by at most 50ms, never refused";
         assert_eq!(told.about("if from memory"), guarded);
+        let off = text.replace("action: reject, perSecond: 0.5", "action: off");
+        let config = Config::from_bytes("c.yaml".as_ref(), off.as_bytes()).unwrap();
+        let told = explained(Method::GET, "/api/v1/pods", &config);
+        assert_eq!((told.about("if forwarded"), told.about("if from memory")), ("", ""));
     }
 }

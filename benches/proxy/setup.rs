@@ -1,7 +1,8 @@
 //! The measured system: a control plane with many pods, and the shipped `listless local`.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -15,7 +16,7 @@ use crate::{
         client::{Client, Protocol},
         control_plane::{Component, ControlPlane, RequestCounts, User, Version},
         load_data::LoadData,
-        proxy_process::{ProxyProcess, build, shipped},
+        proxy_process::{PROGRAM, ProxyProcess, shipped},
     },
     wire::{Connection, Endpoint},
 };
@@ -81,6 +82,19 @@ fn config(forms: &[Form]) -> String {
         names => format!("start: eager\n    forms: [{}]", names.join(", ")),
     };
     CONFIG.replace("{pods}", &pods)
+}
+
+/// Builds the binary with a cargo profile. The one beside the tests has their features.
+fn build(profile: &str) -> Result<PathBuf> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let status = Command::new(cargo)
+        .args(["build", "--locked", "--quiet", "--bin", "listless", "--profile", profile])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()?;
+    ensure!(status.success(), "the build with the profile {profile} failed");
+    // TARGET/debug/listless, beside which each profile has its folder.
+    let target = Path::new(PROGRAM).ancestors().nth(2).context("there is no target folder")?;
+    Ok(target.join(profile).join("listless"))
 }
 
 // === impl Setup ===

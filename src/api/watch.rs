@@ -91,6 +91,28 @@ struct EventObject {
     code: Option<u64>,
 }
 
+/// An event whose object is a Table.
+#[derive(Deserialize)]
+struct TableEvent {
+    object: Table,
+}
+
+#[derive(Deserialize)]
+struct Table {
+    rows: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    /// Absent with `includeObject=None`.
+    object: Option<RowObject>,
+}
+
+#[derive(Deserialize)]
+struct RowObject {
+    metadata: EventMetadata,
+}
+
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct EventMetadata {
@@ -195,7 +217,8 @@ fn read(event: &[u8], shown: &mut impl FnMut(Shown)) -> Result<(), Opaque> {
     if event.iter().all(u8::is_ascii_whitespace) {
         return Ok(());
     }
-    let event: Event<'_> = serde_json::from_slice(event).map_err(|_| Opaque::Form)?;
+    let bytes = event;
+    let event: Event<'_> = serde_json::from_slice(bytes).map_err(|_| Opaque::Form)?;
     let deleted = match Kind::of(&event.kind)? {
         Kind::Changed => false,
         Kind::Deleted => true,
@@ -205,15 +228,29 @@ fn read(event: &[u8], shown: &mut impl FnMut(Shown)) -> Result<(), Opaque> {
             return Ok(());
         }
     };
-    let EventMetadata { name, namespace, uid, resource_version, labels } = event.object.metadata;
-    // The rows of a Table have their metadata elsewhere.
-    if name.is_empty() {
-        return Err(Opaque::Form);
+    if !event.object.metadata.name.is_empty() {
+        shown(event.object.metadata.shown(deleted)?);
+        return Ok(());
     }
-    let version = ResourceVersion::parse(&resource_version).map_err(|_| Opaque::Form)?;
-    let labels = labels.unwrap_or_default();
-    shown(Shown::Object(ShownObject { namespace, name, uid, version, labels, deleted }));
+    let event: TableEvent = serde_json::from_slice(bytes).map_err(|_| Opaque::Form)?;
+    for row in event.object.rows {
+        shown(row.object.ok_or(Opaque::Form)?.metadata.shown(deleted)?);
+    }
     Ok(())
+}
+
+// === impl EventMetadata ===
+
+impl EventMetadata {
+    fn shown(self, deleted: bool) -> Result<Shown, Opaque> {
+        let Self { name, namespace, uid, resource_version, labels } = self;
+        let version = ResourceVersion::parse(&resource_version).map_err(|_| Opaque::Form)?;
+        if name.is_empty() {
+            return Err(Opaque::Form);
+        }
+        let labels = labels.unwrap_or_default();
+        Ok(Shown::Object(ShownObject { namespace, name, uid, version, labels, deleted }))
+    }
 }
 
 #[cfg(test)]
@@ -288,6 +325,23 @@ mod tests {
         .concat();
         let expected = vec![a_at_7(false), a_at_7(false), Shown::Expired];
         assert_eq!(shown(WatchReader::websocket, &stream), Ok(expected));
+    }
+
+    #[test]
+    fn the_rows_of_tables_are_reported() {
+        let table = |rows: &str| {
+            format!(
+                r#"{{"type":"ADDED","object":{{"kind":"Table","metadata":{{"resourceVersion":"7"}},"rows":[{rows}]}}}}"#
+            ) + "\n"
+        };
+        let row = r#"{"cells":["a"],"object":{"kind":"PartialObjectMetadata","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":{"app":"web"}}}}"#;
+        assert_eq!(shown(lines, table(row).as_bytes()), Ok(vec![a_at_7(false)]));
+        let deleted = table(row).replace("ADDED", "DELETED");
+        assert_eq!(shown(lines, deleted.as_bytes()), Ok(vec![a_at_7(true)]));
+        // `includeObject=None`.
+        for row in [r#"{"cells":["a"]}"#, r#"{"cells":["a"],"object":null}"#] {
+            assert_eq!(shown(lines, table(row).as_bytes()), Err(Opaque::Form), "{row}");
+        }
     }
 
     #[test]

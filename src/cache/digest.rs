@@ -37,6 +37,15 @@ impl Digest {
         self.count += 1;
     }
 
+    /// Returns the digest in fewer bits.
+    pub fn folded(&self) -> u32 {
+        let mut hasher = HASHES.build_hasher();
+        hasher.write_u64(self.sum);
+        hasher.write_u64(self.count);
+        let hash = hasher.finish();
+        (hash ^ (hash >> 32)) as u32
+    }
+
     /// Adds other objects.
     pub fn join(&mut self, others: Self) {
         self.sum = self.sum.wrapping_add(others.sum);

@@ -366,6 +366,28 @@ async fn the_least_recently_used_replica_is_dropped_above_the_memory_limit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_wider_replica_continues_where_one_ends_except_after_a_refusal() {
+    for (ended, continues) in [
+        (Ended::Stopped, true),
+        (Ended::OutOfMemory, true),
+        (Ended::Panicked, true),
+        (Ended::Refused { code: 403 }, false),
+    ] {
+        let mut scene = Scene::new(Settings::default());
+        let pods = [Pod::new("a", "p", 5)];
+        scene.cache.start(everything(), Form::Json);
+        let _wide = scene.serve(10, &[Pod::new("a", "p", 5), Pod::new("a", "q", 6)]).await;
+        scene.cache.start(job("1"), Form::Json);
+        let _narrow = scene.serve(10, &pods).await;
+        let narrow = scene.read(&job("1")).expect("a replica").replica;
+        assert_eq!(*narrow.query(), job("1"));
+        let _watcher = narrow.attach();
+        let successor = scene.cache.0.forget(&narrow, ended);
+        assert_eq!(successor.is_some(), continues, "{ended:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_configured_replica_is_retried_after_a_refusal() {
     let mut scene = Scene::new(Settings::default());
     scene.cache.start(everything(), Form::Json);

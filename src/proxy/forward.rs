@@ -34,6 +34,7 @@ use crate::{
     upstream::{self, Client, Lane, Own, Pool},
 };
 
+pub(super) use learn::ListContent;
 use learn::{Armed, Learning, LearningPair, WatchLearning};
 
 /// The clients to the apiserver, and the counters of forwarded requests.

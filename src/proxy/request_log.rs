@@ -31,6 +31,7 @@ use crate::{
     metrics::{DocumentResult, Lane, Metrics, PollLimit, Presence, ServedBy, Wait, Would},
     proxy::{
         decide::{DocumentSource, ForwardReason, Level, Plan, Rewriting},
+        forward::ListContent,
         observe_mode::Prediction,
         pacing::Toll,
         target::Target,
@@ -276,7 +277,7 @@ impl RequestLog {
         if !self.code.is_success() {
             self.retry_after = retry_after(response.headers());
         }
-        let response = if response.headers().contains_key(CACHE_STATUS) {
+        let mut response = if response.headers().contains_key(CACHE_STATUS) {
             response
         } else if self.fault == Some(Fault::Client) {
             // The request was not forwarded.
@@ -292,7 +293,8 @@ impl RequestLog {
             self.tell(Phase::Began, self.started.elapsed());
         }
         let fingerprint = self.fingerprint(&response);
-        response.map(|body| body.observed(Counted { log: self, fingerprint }))
+        let list = response.extensions_mut().remove::<ListContent>();
+        response.map(|body| body.observed(Counted { log: self, fingerprint, list }))
     }
 
     /// Returns the fingerprint that compares a response of the apiserver with the one before.

@@ -81,8 +81,11 @@ pub(super) fn unpaginated_list(facts: &Facts) -> Detected {
     }
     let each = facts.tally.counts.bytes / facts.requests();
     (each >= LARGE_BYTES).then(|| {
-        let evidence =
-            format!("{} LISTs of a whole collection in one response, {} each", facts.requests(), size(each));
+        let evidence = format!(
+            "{} LISTs of a whole collection in one response, {} each",
+            facts.requests(),
+            size(each)
+        );
         (Pattern::UnpaginatedList, evidence)
     })
 }

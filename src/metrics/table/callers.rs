@@ -60,8 +60,12 @@ pub(in crate::metrics) const DOCUMENTS_GIVEN: Metric = counter(
     &[of!("result", DocumentResult)],
     "Discovery and OpenAPI documents served to clients that requested a plain form.",
 );
-pub(in crate::metrics) const DOCUMENTS_HELD: Metric =
-    gauge("listless_discovery_documents", Unit::Count, &[], "Cached discovery and OpenAPI documents.");
+pub(in crate::metrics) const DOCUMENTS_HELD: Metric = gauge(
+    "listless_discovery_documents",
+    Unit::Count,
+    &[],
+    "Cached discovery and OpenAPI documents.",
+);
 pub(in crate::metrics) const DOCUMENT_BYTES: Metric = gauge(
     "listless_discovery_bytes",
     Unit::Bytes,

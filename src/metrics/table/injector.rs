@@ -12,7 +12,10 @@ pub(in crate::metrics) const INJECTOR_REQUESTS: Metric = counter(
     Unit::Count,
     &[
         of!("result", Injection),
-        described("reason", "the reason why a pod was skipped, see docs/install.md#pods-left-unchanged; empty otherwise"),
+        described(
+            "reason",
+            "the reason why a pod was skipped, see docs/install.md#pods-left-unchanged; empty otherwise",
+        ),
     ],
     "Admission reviews of pods.",
 );

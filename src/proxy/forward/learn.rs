@@ -9,7 +9,7 @@ mod listing;
 mod refusal;
 mod watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::{Response, StatusCode, header};
 use tokio::time::Instant;
@@ -47,6 +47,10 @@ pub(super) struct LearningPair {
     pub(super) session: Learning,
     pub(super) predicted: Learning,
 }
+
+/// The content of a list in any form and coding, in the extensions of its response.
+#[derive(Clone, Debug, Default)]
+pub(in crate::proxy) struct ListContent(Arc<OnceLock<Option<u32>>>);
 
 /// A request of the session's owner about one resource, and its response.
 struct SessionExchange {
@@ -225,7 +229,25 @@ impl Learning {
             return response;
         }
         let learner = Learner::new(field(header::CONTENT_TYPE), field(header::CONTENT_ENCODING));
-        response.map(|body| Body::wrap(LearningBody::new(body, learner, *exchange, code)))
+        let content = ListContent::default();
+        let mut response = response.map(|body| {
+            Body::wrap(LearningBody::new(body, learner, *exchange, code, content.clone()))
+        });
+        response.extensions_mut().insert(content);
+        response
+    }
+}
+
+// === impl ListContent ===
+
+impl ListContent {
+    /// Returns the fingerprint; `None` until the whole list was parsed.
+    pub(in crate::proxy) fn fingerprint(&self) -> Option<u32> {
+        self.0.get().copied().flatten()
+    }
+
+    fn know(&self, fingerprint: Option<u32>) {
+        self.0.get_or_init(|| fingerprint);
     }
 }
 

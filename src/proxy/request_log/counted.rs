@@ -3,12 +3,16 @@
 use bytes::Bytes;
 
 use super::RequestLog;
-use crate::{api::Verb, body::Observer, insight::fingerprint::Fingerprint};
+use crate::{
+    api::Verb, body::Observer, insight::fingerprint::Fingerprint, proxy::forward::ListContent,
+};
 
 /// The record that ends with a body.
 pub(super) struct Counted {
     pub(super) log: RequestLog,
     pub(super) fingerprint: Option<Box<Fingerprint>>,
+    /// The content of a list whose bytes cannot be compared: compressed, or protobuf.
+    pub(super) list: Option<ListContent>,
 }
 
 /// A part of the event that ends a watch of an expired version.
@@ -29,11 +33,12 @@ impl Observer for Counted {
 
     fn ended(&mut self) {
         // The response to HEAD has no body to compare.
-        if let Some(fingerprint) = self.fingerprint.take()
-            && self.log.bytes > 0
-        {
-            self.log.facts.content = fingerprint.finish();
+        if self.log.bytes == 0 {
+            return;
         }
+        let bytes = self.fingerprint.take().and_then(|fingerprint| fingerprint.finish());
+        let content = bytes.or_else(|| self.list.take()?.fingerprint());
+        self.log.facts.content = self.log.facts.content.or(content);
     }
 }
 

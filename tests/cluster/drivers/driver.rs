@@ -198,7 +198,7 @@ impl Driver {
             }
             Self::Storm => go("ring-operator", "storm", RINGS),
             Self::Resync => go("set-controller", "resync", SETS),
-            Self::Agents => go("node-agent", "agents", FLEET.namespace),
+            Self::Agents => go("node-agent", "agents", ""),
             Self::Kubectl => {
                 let program = &programs.kubectl;
                 let homes = folder.join("homes");

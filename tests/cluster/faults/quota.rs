@@ -6,7 +6,9 @@ use anyhow::{Result, ensure};
 use http::Method;
 use serde_json::json;
 
-use super::{COLLECTION, CONFIGURATION, MANY, RECOVERY, added, from_memory, names, poll, sum, write};
+use super::{
+    COLLECTION, CONFIGURATION, MANY, RECOVERY, added, from_memory, names, poll, sum, write,
+};
 use crate::clusters::{Machine, available};
 use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{ControlPlane, User, Version};

@@ -1,6 +1,6 @@
 //! The three rules of the level `session`, checked for every response of one session as it comes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
@@ -17,6 +17,8 @@ struct Seen {
     objects: HashMap<String, Vec<Shown>>,
     /// By request target: the highest version of the list, and when it was shown.
     lists: HashMap<String, Vec<(u64, u64)>>,
+    /// By request target: the objects of the last list.
+    members: HashMap<String, BTreeSet<String>>,
     violations: Vec<String>,
     /// By request target and `Cache-Status`: the responses that memory did not give.
     forwarded: BTreeMap<String, u32>,
@@ -59,6 +61,12 @@ impl Rules {
         for (name, version) in objects {
             seen.object(&format!("{resource} {name}"), target, sent, now, *version);
         }
+        // No label changes here: what a list no longer shows is deleted.
+        let members = objects.keys().map(|name| format!("{resource} {name}")).collect();
+        let before = seen.members.insert(target.to_owned(), members).unwrap_or_default();
+        for key in before.difference(&seen.members[target].clone()) {
+            seen.gone(key, now, version);
+        }
     }
 
     /// Checks one object against the rules and remembers it.
@@ -67,14 +75,6 @@ impl Rules {
         seen.clock += 1;
         let now = seen.clock;
         seen.object(&format!("{resource} {name}"), target, sent, now, version);
-    }
-
-    /// Remembers that an object of a version was deleted.
-    pub fn gone(&self, resource: &str, name: &str, version: u64) {
-        let mut seen = self.seen();
-        seen.clock += 1;
-        let shown = Shown { at: seen.clock, version, gone: true };
-        seen.objects.entry(format!("{resource} {name}")).or_default().push(shown);
     }
 
     /// Counts a response that memory did not give.
@@ -114,6 +114,12 @@ impl Seen {
         if all.iter().all(|shown| shown.version < version) {
             all.push(Shown { at: now, version, gone: false });
         }
+    }
+
+    /// Remembers that an object was shown to be deleted, at a version.
+    fn gone(&mut self, key: &str, now: u64, version: u64) {
+        let shown = Shown { at: now, version, gone: true };
+        self.objects.entry(key.to_owned()).or_default().push(shown);
     }
 }
 
@@ -165,8 +171,9 @@ mod tests {
     #[test]
     fn a_deleted_object_that_is_shown_again_is_a_violation() {
         let rules = Rules::default();
-        rules.object("pods", "a/x", "/x", rules.sent(), 9);
-        rules.gone("pods", "a/x", 9);
+        rules.list("pods", "/pods", rules.sent(), 9, &Objects::from([("a/x".to_owned(), 9)]));
+        rules.list("pods", "/pods", rules.sent(), 10, &Objects::new());
+        assert_eq!(rules.violations(), Vec::<String>::new());
         rules.object("pods", "a/x", "/x", rules.sent(), 9);
         assert_eq!(rules.violations().len(), 1);
         rules.object("pods", "a/x", "/x", rules.sent(), 12);

@@ -44,19 +44,6 @@ pub fn shipped() -> Result<PathBuf> {
     Ok(binary)
 }
 
-/// Builds the binary with a cargo profile. The one beside the tests has their features.
-pub fn build(profile: &str) -> Result<PathBuf> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let status = Command::new(cargo)
-        .args(["build", "--locked", "--quiet", "--bin", "listless", "--profile", profile])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status()?;
-    ensure!(status.success(), "the build with the profile {profile} failed");
-    // TARGET/debug/listless, beside which each profile has its folder.
-    let target = Path::new(PROGRAM).ancestors().nth(2).context("there is no target folder")?;
-    Ok(target.join(profile).join("listless"))
-}
-
 // === impl ProxyProcess ===
 
 impl ProxyProcess {

@@ -8,11 +8,14 @@ use listless::{
 };
 use serde_json::json;
 
-use crate::harness::{Laggard, Setup, TestClient, TestProxy, group_resource, pass, pod, populated};
+use crate::harness::{
+    Laggard, Setup, TestClient, TestProxy, group_resource, pass, pod, populated, settle,
+};
 
 const PODS: &str = "/api/v1/pods";
 const MAPS: &str = "/api/v1/namespaces/a/configmaps";
 const MAPS_ELSEWHERE: &str = "/api/v1/namespaces/b/configmaps";
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 const SELECTED: &str = "/api/v1/namespaces/a/pods?labelSelector=app%3Dweb";
 
 fn put(proxy: &TestProxy, name: &str, app: &str) -> u64 {
@@ -81,6 +84,39 @@ async fn memory_does_not_bring_back_objects_reported_deleted() {
     assert_eq!(client.get("/api/v1/namespaces/a/pods/web-0?resourceVersion=").await.status, 404);
     let listed = client.get(SELECTED).await;
     assert!(!listed.names().contains(&"a/web-0".to_owned()), "{}", listed.summary());
+}
+
+/// `kubectl get pods -w` before a replica of Tables has started.
+#[tokio::test(start_paused = true)]
+async fn a_forwarded_watch_of_tables_keeps_no_other_read_from_memory() {
+    let proxy = Setup::default().in_memory();
+    proxy.warm(SELECTED).await;
+    let table = proxy.client().with("accept", TABLE);
+    let version = proxy.client().get(SELECTED).await.version();
+    let path = format!("/api/v1/namespaces/a/pods?watch=1&resourceVersion={version}");
+    let mut watch = table.watch(&path).await;
+    put(&proxy, "web-9", "web");
+    let event = watch.next_line().await.expect("an event");
+    let event = String::from_utf8_lossy(&event);
+    assert!(event.contains("\"Table\"") && event.contains("web-9"), "{event}");
+    settle().await;
+    let listed = proxy.client().get(SELECTED).await;
+    assert!(listed.is_hit(), "{}", listed.summary());
+    assert!(listed.names().contains(&"a/web-9".to_owned()), "{}", listed.summary());
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_is_not_older_than_what_a_watch_of_tables_showed() {
+    let proxy = stalled().await;
+    let client = proxy.client();
+    let version = client.get(SELECTED).await.version();
+    let path = format!("/api/v1/namespaces/a/pods?watch=1&resourceVersion={version}");
+    let mut watch = client.clone().with("accept", TABLE).watch(&path).await;
+    put(&proxy, "web-9", "web");
+    let event = watch.next_line().await.expect("an event");
+    assert!(String::from_utf8_lossy(&event).contains("web-9"), "{event:?}");
+    let listed = client.get(SELECTED).await;
+    assert!(listed.names().contains(&"a/web-9".to_owned()), "{}", listed.summary());
 }
 
 #[tokio::test(start_paused = true)]

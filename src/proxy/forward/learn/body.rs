@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use http_body::{Body as _, Frame, SizeHint};
 
-use super::{SessionExchange, Subject, listing::Listing};
+use super::{ListContent, SessionExchange, Subject, listing::Listing};
 use crate::{
     api::learn::{Learned, Learner},
     body::{Body, BoxError},
@@ -31,6 +31,7 @@ struct Pending {
     code: StatusCode,
     /// The items of a list so far, if the list can be compared.
     listing: Option<Listing>,
+    content: ListContent,
 }
 
 // === impl LearningBody ===
@@ -41,10 +42,11 @@ impl LearningBody {
         learner: Learner,
         exchange: SessionExchange,
         code: StatusCode,
+        content: ListContent,
     ) -> Self {
         let listing = exchange.listing();
         let learner = if listing.is_some() { learner.with_items() } else { learner };
-        let learning = Some(Pending { learner, exchange, code, listing });
+        let learning = Some(Pending { learner, exchange, code, listing, content });
         let mut body = Self { inner, held: None, ended: false, learning };
         if body.inner.is_end_stream() {
             body.conclude();
@@ -79,11 +81,18 @@ impl LearningBody {
     }
 
     fn conclude(&mut self) {
-        let Some(Pending { learner, exchange, code, listing }) = self.learning.take() else {
+        let Some(Pending { learner, exchange, code, listing, content }) = self.learning.take()
+        else {
             return;
         };
         match listing {
-            Some(listing) => exchange.listed(listing, learner.finish()),
+            Some(listing) => {
+                let learned = learner.finish();
+                if let Learned::List { whole: true, .. } = learned {
+                    content.know(listing.content());
+                }
+                exchange.listed(listing, learned);
+            }
             None => exchange.learned(code, learner.finish()),
         }
     }

@@ -92,6 +92,12 @@ impl Listing {
         }
     }
 
+    /// Returns a fingerprint of the objects and their versions, for comparison with the next list
+    /// of the same query; `None` if the list was too large.
+    pub(super) fn content(&self) -> Option<u32> {
+        (!self.is_too_large()).then(|| self.digest.folded())
+    }
+
     fn is_too_large(&self) -> bool {
         self.bytes > LISTING_BYTES_MAX
     }

@@ -9,13 +9,15 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	typed "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 )
 
 const agentCount = 50
 
-// agents runs one agent for each node; each lists the pods of its node, over connections of its own.
-func agents(ctx context.Context, _ string, period time.Duration, done *tally) error {
+// agents runs one agent for each node; each lists the pods of its node in a namespace, or in all if it is empty, over
+// connections of its own.
+func agents(ctx context.Context, namespace string, period time.Duration, done *tally) error {
 	config, err := unlimited()
 	if err != nil {
 		return err
@@ -31,21 +33,21 @@ func agents(ctx context.Context, _ string, period time.Duration, done *tally) er
 		}
 		running.Go(func() {
 			time.Sleep(period * time.Duration(number) / agentCount)
-			agent(ctx, client, number, period, done)
+			agent(ctx, client.CoreV1().Pods(namespace), number, period, done)
 		})
 	}
 	running.Wait()
 	return nil
 }
 
-func agent(ctx context.Context, client kubernetes.Interface, number int, period time.Duration, done *tally) {
+func agent(ctx context.Context, pods typed.PodInterface, number int, period time.Duration, done *tally) {
 	options := metav1.ListOptions{FieldSelector: fmt.Sprintf("spec.nodeName=node-%d", number)}
 	for ticker := time.NewTicker(period); ; <-ticker.C {
 		if number == 0 {
 			done.cycle()
 		}
 		done.begin(options.FieldSelector)
-		_, err := client.CoreV1().Pods("").List(ctx, options)
+		_, err := pods.List(ctx, options)
 		done.done(err)
 	}
 }
