@@ -174,6 +174,11 @@ impl Verb {
             Self::Create | Self::Update | Self::Patch | Self::Delete | Self::DeleteCollection
         )
     }
+
+    /// Reports whether the verb deletes objects.
+    pub fn is_deletion(self) -> bool {
+        matches!(self, Self::Delete | Self::DeleteCollection)
+    }
 }
 
 // === impl Scope ===

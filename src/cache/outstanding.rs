@@ -50,6 +50,8 @@ struct Table {
 #[derive(Debug)]
 struct Entry {
     kept: Kept,
+    /// The epoch of its replica when the snapshot was kept.
+    epoch: u32,
     /// The replica's relists at the time: a later list may show other bytes.
     relists: u64,
     until: Instant,
@@ -139,8 +141,9 @@ impl Table {
         if self.get(&kept.query, form, version, now).is_some() {
             return 0;
         }
+        let epoch = kept.replica.published().epoch;
         let relists = kept.replica.usage().relists;
-        self.entries.push(Entry { kept, relists, until: now + KEPT_MAX });
+        self.entries.push(Entry { kept, epoch, relists, until: now + KEPT_MAX });
         self.tidy(now)
     }
 
@@ -190,6 +193,7 @@ impl Entry {
     fn is_valid(&self, now: Instant) -> bool {
         now < self.until
             && self.kept.replica.published().state == SyncState::Synced
+            && self.kept.replica.published().epoch == self.epoch
             && self.kept.replica.usage().relists == self.relists
     }
 }
@@ -247,10 +251,15 @@ mod tests {
         let (one, other) = (kept(7, now), kept(8, now));
         table.keep(one.clone(), now);
         table.keep(other.clone(), now);
+        let third = kept(9, now);
+        table.keep(third.clone(), now);
         one.replica.usage().relists += 1;
         other.replica.publish(|published| published.state = SyncState::Failing);
-        assert!(table.get(&all(), Form::Json, &version(7), now).is_none());
-        assert!(table.get(&all(), Form::Json, &version(8), now).is_none());
+        // The state was found to be wrong, and the replica is synced again.
+        third.replica.publish(|published| published.epoch += 1);
+        for number in [7, 8, 9] {
+            assert!(table.get(&all(), Form::Json, &version(number), now).is_none(), "{number}");
+        }
     }
 
     #[test]

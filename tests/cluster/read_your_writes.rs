@@ -180,6 +180,16 @@ fn check(result: &Value, iterations: u32) {
     }
 }
 
+#[tokio::test]
+async fn hidden_writes_are_read_through_listless_on_1_36() {
+    hidden_writes(Version::V1_36).await;
+}
+
+#[tokio::test]
+async fn hidden_writes_are_read_through_listless_on_1_30() {
+    hidden_writes(Version::V1_30).await;
+}
+
 /// 150 writes, each followed by a list, on each route in turn and with the default configuration.
 async fn write_and_list(version: Version) {
     const ROUNDS: u32 = 150;
@@ -222,6 +232,49 @@ async fn round_of(client: &Client, name: &str) {
     let list = list.and_then(Answer::successful).expect("a list");
     let shown = String::from_utf8_lossy(&list.body);
     assert!(shown.contains(&format!("\"{name}\"")), "{name} is missing");
+}
+
+/// Writes that do not look like what they do.
+async fn hidden_writes(version: Version) {
+    let Some(cluster) = Cluster::take(version).await else { return };
+    let kubeconfig = cluster.plane().kubeconfig(User::Admin).expect("a kubeconfig");
+    let proxy = ProxyProcess::start(&kubeconfig, None).await.expect("a proxy");
+    let straight = cluster.plane().client(User::Admin, Protocol::Http1).expect("a client");
+    let namespace = json!({"metadata": {"name": "client-go"}});
+    let post = |target: &str, object: &Value| Request::new(Method::POST, target).json(object);
+    straight.send(post("/api/v1/namespaces", &namespace)).await.expect("a namespace");
+    let through = proxy.client(Protocol::Http1);
+    let of = |resource: &str| format!("/api/v1/namespaces/client-go/{resource}");
+    let map = json!({"metadata": {"name": "hidden"}});
+    let container = json!({"name": "c", "image": "i"});
+    let pod = json!({"metadata": {"name": "hidden"}, "spec": {"containers": [container]}});
+    for (resource, object) in [("configmaps", &map), ("pods", &pod)] {
+        let made = straight.send(post(&of(resource), object)).await;
+        made.and_then(Answer::successful).expect("an object");
+        let mut list = through.get(&of(resource)).await.expect("a list");
+        while !list.is_hit() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            list = through.get(&of(resource)).await.expect("a list");
+        }
+        assert!(String::from_utf8_lossy(&list.body).contains("\"hidden\""));
+    }
+
+    let target = of("configmaps/hidden");
+    let options = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
+    let delete = Request::new(Method::DELETE, &format!("{target}?dryRun=All")).json(&options);
+    through.send(delete).await.and_then(Answer::successful).expect("a deletion");
+    for client in [&through, &straight] {
+        assert_eq!(client.get(&target).await.expect("an answer").status, 404, "S-WRITE-25");
+    }
+    let node = json!({"kind": "Node", "name": "node-1"});
+    let binding = json!({"metadata": {"name": "hidden"}, "target": node});
+    let bound = through.send(post(&of("bindings"), &binding)).await;
+    bound.and_then(Answer::successful).expect("a binding");
+    for client in [&through, &straight] {
+        let pod = client.get(&of("pods/hidden")).await.expect("a pod").json().expect("JSON");
+        assert_eq!(pod["spec"]["nodeName"], "node-1", "S-WRITE-26");
+    }
+    clear(&straight).await;
 }
 
 /// Leaves the shared cluster as the other suites expect it: quiet and small.

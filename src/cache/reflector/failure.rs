@@ -147,7 +147,9 @@ impl ReflectorFailure {
 
     /// Reports whether the apiserver, and its storage, may have been replaced meanwhile.
     pub fn is_break(&self) -> bool {
-        self.is_outage() || matches!(self, Self::Body(_) | Self::Silence(_))
+        // A load balancer tells the absence of the apiserver by a status.
+        let is_absent = matches!(self, Self::Status(status) if status.code >= 500);
+        self.is_outage() || is_absent || matches!(self, Self::Body(_) | Self::Silence(_))
     }
 
     /// Returns the step after this failure in a step; `shown` is the published version.

@@ -64,6 +64,8 @@ struct SessionExchange {
     token: Option<Arc<str>>,
     subresource: Option<Arc<str>>,
     subject: Subject,
+    /// `true` for a write whose response does not show what it wrote.
+    untold: bool,
     sent_at: Instant,
     write_observer: Option<WriteObserver>,
     metrics: Option<Metrics>,
@@ -121,7 +123,9 @@ impl Learning {
         now: Instant,
     ) -> Self {
         let subject = match request.verb {
-            _ if request.dry_run => return Self::none(),
+            // The apiserver reads the options of a deletion from its body, if there is one
+            // (S-WRITE-25).
+            verb if request.dry_run && !verb.is_deletion() => return Self::none(),
             Verb::Watch => Subject::Watch {
                 consistent: request.watch.as_ref().is_some_and(Watch::begins_with_newest),
             },
@@ -144,6 +148,10 @@ impl Learning {
             }
             _ => return Self::none(),
         };
+        let resource = request.resource.group_resource();
+        // The old way to bind a pod (S-WRITE-26).
+        let binds = request.verb == Verb::Create && resource == GroupResource::new("", "bindings");
+        let resource = if binds { GroupResource::new("", "pods") } else { resource };
         let (query, token) = match (&request.read, &request.page) {
             (Ok(read), _) => (Some(read.query.clone()), None),
             (Err(_), Some(page)) => (Some(page.query.clone()), Some(page.token.clone())),
@@ -151,13 +159,14 @@ impl Learning {
         };
         Self(Some(Box::new(SessionExchange {
             session: session.clone(),
-            resource: request.resource.group_resource(),
+            resource,
             scope: request.scope.clone(),
             key: request.object_key(),
             query,
             token,
             subresource: request.subresource.clone(),
             subject,
+            untold: binds || request.dry_run,
             sent_at: now,
             write_observer: None,
             metrics: None,
@@ -226,6 +235,10 @@ impl Learning {
         };
         if !interesting {
             exchange.refused(code);
+            return response;
+        }
+        if exchange.untold && matches!(exchange.subject, Subject::Write(_)) {
+            exchange.lost();
             return response;
         }
         let learner = Learner::new(field(header::CONTENT_TYPE), field(header::CONTENT_ENCODING));

@@ -311,8 +311,7 @@ impl Record {
 
     pub(super) fn prove(&mut self, sent_at: Instant, version: &ResourceVersion) {
         if self.is_refuted_by(sent_at, version) {
-            let blind_watches = std::mem::take(&mut self.blind_watches);
-            *self = Self { blind_watches, ..Self::default() };
+            self.forget();
             self.show(version, Source::Storage, sent_at);
         }
         let older = |proven: &Option<ResourceVersion>| proven.as_ref().is_none_or(|p| version < p);
@@ -332,6 +331,12 @@ impl Record {
         self.proofs.push_back((sent_at, version.clone()));
     }
 
+    /// Forgets the versions of a storage that was replaced.
+    pub(super) fn forget(&mut self) {
+        let blind_watches = std::mem::take(&mut self.blind_watches);
+        *self = Self { blind_watches, ..Self::default() };
+    }
+
     /// Reports whether an open watch shows objects of this scope that are unknown here.
     fn is_blind(&self, query: &Query) -> bool {
         self.blind_watches.iter().any(|scope| scopes_meet(scope, &query.scope))
@@ -340,8 +345,9 @@ impl Record {
     /// Reports whether the storage itself went back, as after a restore of etcd. A consistent read
     /// then returns a version below one that was shown before it was sent (S-CONS-09).
     fn is_refuted_by(&self, sent_at: Instant, version: &ResourceVersion) -> bool {
-        let refutes = |shown: &ShownVersion| *version < shown.version && shown.at < sent_at;
-        self.shown.as_ref().is_some_and(refutes)
+        let shown = self.shown.iter().map(|shown| (shown.at, Some(&shown.version)));
+        let objects = self.expected.values().map(|known| (known.at, known.shown_version()));
+        shown.chain(objects).any(|(at, shown)| at < sent_at && shown > Some(version))
     }
 }
 

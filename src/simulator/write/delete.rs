@@ -100,7 +100,7 @@ fn remove_or_mark_outcome(
     let grace = options.grace(core, call, &json);
     let held = !json.at(&["metadata", "finalizers"]).is_none_or(Json::is_blank);
     if !held && grace == 0 {
-        if options.dry_run || call.dry_run() {
+        if options.dry_run {
             return Ok(Outcome::Removed(old.clone()));
         }
         let last = store.remove(&resource, &old.key, now);
@@ -117,7 +117,7 @@ fn remove_or_mark_outcome(
         let next = generation.as_u64().unwrap_or(0) + 1;
         metadata.set("generation", next);
     }
-    if options.dry_run || call.dry_run() {
+    if options.dry_run {
         return Ok(Outcome::Marked(Object::seal(kind, json, old.version).into()));
     }
     let marked = store.put(&resource, json, now).ok_or_else(StatusFailure::unknown_resource)?;
@@ -136,15 +136,21 @@ impl Options {
             })?
         };
         let text = |path: &[&str]| body.str_at(path).map(str::to_owned);
+        // The query counts only without a body (S-WRITE-25).
+        let in_query = call.body.is_empty();
         let grace_seconds = match body.get("gracePeriodSeconds") {
             Some(Json::Number(number)) => number.as_u64(),
-            _ => call.parameters.value("gracePeriodSeconds").and_then(|text| text.parse().ok()),
+            _ if in_query => {
+                call.parameters.value("gracePeriodSeconds").and_then(|text| text.parse().ok())
+            }
+            _ => None,
         };
         Ok(Self {
             grace_seconds,
             uid: text(&["preconditions", "uid"]),
             version: text(&["preconditions", "resourceVersion"]),
-            dry_run: body.get("dryRun").is_some_and(|value| !value.is_blank()),
+            dry_run: (in_query && call.dry_run())
+                || body.get("dryRun").is_some_and(|value| !value.is_blank()),
         })
     }
 

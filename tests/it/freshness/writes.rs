@@ -330,6 +330,40 @@ async fn the_removal_of_the_last_finalizer_counts_as_a_deletion() {
     }
 }
 
+/// `dryRun` in the query of a deletion that has a body.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_whose_body_hides_its_dry_run_is_a_deletion() {
+    for path in READS {
+        for (query, status) in [("", 404), ("?dryRun=All", 404)] {
+            let proxy = warmed("/api/v1/pods", News::Stalled).await;
+            let body = r#"{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0}"#;
+            let target = format!("{WEB}{query}");
+            let client = proxy.client().with("content-type", JSON);
+            assert_eq!(client.send(Method::DELETE, &target, body).await.status, 200);
+            assert_eq!(proxy.straight().get(WEB).await.status, status, "{query}");
+            assert_eq!(miss(&proxy, &proxy.client(), path).await, None);
+        }
+    }
+}
+
+/// A webhook denies one object of a collection, after others are gone.
+#[tokio::test(start_paused = true)]
+async fn a_refused_deletion_of_a_collection_may_have_deleted() {
+    let deletes = |asked: &Asked| asked.verb == Verb::DeleteCollection;
+    for path in READS {
+        let proxy = warmed("/api/v1/pods", News::Stalled).await;
+        let denied = Effect::Answer { code: 422, retry_after_secs: None };
+        proxy.simulator.inject(Fault::next(1, denied, deletes));
+        let client = proxy.client();
+        assert_eq!(
+            proxy.straight().delete(&format!("{WEB}?gracePeriodSeconds=0")).await.status,
+            200
+        );
+        assert_eq!(client.delete(PODS).await.status, 422);
+        assert_eq!(miss(&proxy, &client, path).await, None);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_write_whose_answer_is_lost_is_assumed_to_have_happened() {
     let writes = |asked: &Asked| asked.verb.is_write() && asked.resource == "pods";

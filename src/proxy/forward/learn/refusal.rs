@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use super::{SessionExchange, Subject};
 use crate::{
-    api::ObjectKey,
+    api::{ObjectKey, Verb},
     proxy::session::{Expectation, Session},
 };
 
@@ -15,7 +15,10 @@ impl SessionExchange {
     /// Notes an error response whose body teaches nothing.
     pub(super) fn refused(self, code: StatusCode) {
         match self.subject {
-            Subject::Write(_) if code.is_server_error() => self.lost(),
+            // One object of a collection may be refused after others were deleted (S-WRITE-27).
+            Subject::Write(verb) if code.is_server_error() || verb == Verb::DeleteCollection => {
+                self.lost();
+            }
             Subject::Write(_) => {}
             Subject::Read { consistent, .. } | Subject::Watch { consistent } => {
                 // Without a version, 504 is about the time that the request took.

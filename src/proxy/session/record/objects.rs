@@ -94,9 +94,17 @@ impl Record {
     ) {
         // The response may show the state up to its arrival: only a read sent later proves it or
         // replaces it.
-        if self.expected.get(&key).is_none_or(|known| known.at <= sent_at) {
-            self.expect(key, expectation, now);
+        let known = self.expected.get(&key);
+        if known.is_some_and(|known| known.at > sent_at) {
+            return;
         }
+        // The storage itself went back (S-CONS-09).
+        if let Expectation::AtLeast(version, _) = &expectation
+            && known.is_some_and(|it| it.at < sent_at && it.shown_version() > Some(version))
+        {
+            self.forget();
+        }
+        self.expect(key, expectation, now);
     }
 
     pub(in crate::proxy::session) fn raise(

@@ -35,6 +35,34 @@ fn a_list_sent_before_a_shown_object_is_not_a_restored_storage() {
 }
 
 #[test]
+fn a_consistent_read_below_a_written_version_shows_a_restored_storage() {
+    let wrote = Instant::now();
+    let [sent, now] = [1, 2].map(|millis| wrote + Duration::from_millis(millis));
+    let held = pods(45, &[("shop", "a", "1", 40, "web")]);
+    let judged = |read: &dyn Fn(&mut Session)| {
+        let mut session = Session::default();
+        let written = Expectation::AtLeast(version(5_000), web());
+        session.expect(&resource(), key("a"), written, wrote);
+        read(&mut session);
+        judge(&session, &query(None, ""), &held, now)
+    };
+    let list = |sent_at: Instant| {
+        move |session: &mut Session| session.proven(&resource(), sent_at, &version(45))
+    };
+    let get = |sent_at: Instant| {
+        move |session: &mut Session| {
+            let seen = Expectation::AtLeast(version(40), web());
+            session.observe(&resource(), key("a"), seen, (sent_at, now));
+        }
+    };
+    assert_eq!(judged(&list(sent)), Verdict::Satisfied);
+    assert_eq!(judged(&get(sent)), Verdict::Satisfied);
+    // A read sent before the write is answered shows nothing about it.
+    assert_ne!(judged(&list(wrote)), Verdict::Satisfied);
+    assert_ne!(judged(&get(wrote)), Verdict::Satisfied);
+}
+
+#[test]
 fn a_get_replaces_only_what_was_known_before_it_was_sent() {
     let now = Instant::now();
     let later = now + Duration::from_millis(1);
