@@ -41,6 +41,7 @@ use crate::{
         sessions::Past,
         warnings::Warnings,
     },
+    suspension::Suspension,
     timeline::Timeline,
     upstream::{
         Client,
@@ -130,7 +131,8 @@ impl Running {
         let (settings, settings_task) = cache_settings(config.clone(), consistency);
         let insight = Insight::new(metrics.clone(), Instant::now());
         let clients = UpstreamClients::new(&clients, &metrics, &warnings, &insight, &health);
-        let cache = Cache::new(clients.follower, settings, random.clone(), clock);
+        let suspension = Suspension::system();
+        let cache = Cache::new(clients.follower, settings, random.clone(), clock, suspension);
         let discovery =
             Discovery::new(clients.discoverer, random.clone(), metrics.clone(), cache.clone());
         let audit = Audit::new(metrics.clone());

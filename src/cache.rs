@@ -89,6 +89,7 @@ use self::{
 };
 use crate::{
     api::{form::Form, query::Query},
+    suspension::Suspension,
     upstream,
 };
 
@@ -105,6 +106,7 @@ struct Inner {
     budget: Arc<Budget>,
     set: Mutex<Set>,
     outstanding: Outstanding,
+    suspension: Suspension,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -143,6 +145,7 @@ impl Cache {
         settings: watch::Receiver<Settings>,
         random: Random,
         clock: Clock,
+        suspension: Suspension,
     ) -> Self {
         let inner = Arc::new(Inner {
             client,
@@ -153,6 +156,7 @@ impl Cache {
             budget: Arc::default(),
             set: Mutex::new(Set::new()),
             outstanding: Outstanding::default(),
+            suspension,
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         });
@@ -177,6 +181,9 @@ impl Cache {
     pub fn lookup(&self, query: &Query, form: Form, demand: Demand) -> Lookup {
         let now = Instant::now();
         let mut set = self.0.set();
+        if self.0.suspension.is_over() {
+            set.members().for_each(|member| member.replica.doubt());
+        }
         if let Some(replica) = set.best(query, form) {
             replica.usage().used_at = now;
             return Lookup::Found(replica.view());

@@ -29,6 +29,7 @@ pub mod proxy;
 pub mod simulator;
 pub mod stream;
 pub mod supervisor;
+pub mod suspension;
 pub mod tap;
 pub mod terminal;
 #[cfg(test)]

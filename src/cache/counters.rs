@@ -87,6 +87,7 @@ impl WatchesEnded {
                 ReplicaWatchEnd::Timeout
                     | ReplicaWatchEnd::Lagging
                     | ReplicaWatchEnd::Redefined
+                    | ReplicaWatchEnd::Suspended
                     | ReplicaWatchEnd::Inconsistent
             )
         };

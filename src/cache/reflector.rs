@@ -182,6 +182,14 @@ impl Reflector {
         Step::List(None)
     }
 
+    /// Returns the next step after a doubt: a new connection shows the state as it is now.
+    fn after_doubt(&mut self) -> Step {
+        // An event may have proven the state between the notice and its arrival here.
+        self.replica.publish(|published| published.proven_at = None);
+        self.after_break = true;
+        Step::Watch
+    }
+
     /// Returns the next step after a watch that ended unexpectedly.
     ///
     /// After a schema change, the apiserver returns custom resources with other bytes at the same

@@ -15,7 +15,10 @@ use super::{
     replica::Start,
     store::Snapshot,
 };
-use crate::api::{GroupVersionResource, Scope, form::Form, query::Query};
+use crate::{
+    api::{GroupVersionResource, Scope, form::Form, query::Query},
+    suspension::Suspension,
+};
 
 /// A pod: namespace, name, uid, version and the `app` label.
 pub type Pod = (&'static str, &'static str, &'static str, u64, &'static str);
@@ -41,7 +44,7 @@ pub fn pods(version: u64, pods: &[Pod]) -> Arc<Snapshot> {
 
 /// Returns a cache without replicas.
 pub fn cache(settings: watch::Receiver<Settings>) -> Cache {
-    Cache::new(fake().0, settings, Arc::new(|| 0.5), Clock::system())
+    Cache::new(fake().0, settings, Arc::new(|| 0.5), Clock::system(), Suspension::system())
 }
 
 /// Returns a replica of the query that has nothing yet.

@@ -7,6 +7,7 @@ use super::{
 };
 
 mod compress;
+mod ends;
 
 struct Scene {
     cache: Cache,
@@ -15,12 +16,16 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(mut settings: Settings) -> Self {
+    fn new(settings: Settings) -> Self {
+        Self::suspended(settings, Suspension::system())
+    }
+
+    fn suspended(mut settings: Settings, suspension: Suspension) -> Self {
         // Their requests are not what these tests are about.
         settings.consistency.period = None;
         let (client, calls) = fake();
         let (sender, receiver) = watch::channel(settings);
-        let cache = Cache::new(client, receiver, Arc::new(|| 0.5), Clock::system());
+        let cache = Cache::new(client, receiver, Arc::new(|| 0.5), Clock::system(), suspension);
         Self { cache, calls, settings: sender }
     }
 
@@ -366,28 +371,6 @@ async fn the_least_recently_used_replica_is_dropped_above_the_memory_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wider_replica_continues_where_one_ends_except_after_a_refusal() {
-    for (ended, continues) in [
-        (Ended::Stopped, true),
-        (Ended::OutOfMemory, true),
-        (Ended::Panicked, true),
-        (Ended::Refused { code: 403 }, false),
-    ] {
-        let mut scene = Scene::new(Settings::default());
-        let pods = [Pod::new("a", "p", 5)];
-        scene.cache.start(everything(), Form::Json);
-        let _wide = scene.serve(10, &[Pod::new("a", "p", 5), Pod::new("a", "q", 6)]).await;
-        scene.cache.start(job("1"), Form::Json);
-        let _narrow = scene.serve(10, &pods).await;
-        let narrow = scene.read(&job("1")).expect("a replica").replica;
-        assert_eq!(*narrow.query(), job("1"));
-        let _watcher = narrow.attach();
-        let successor = scene.cache.0.forget(&narrow, ended);
-        assert_eq!(successor.is_some(), continues, "{ended:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_configured_replica_is_retried_after_a_refusal() {
     let mut scene = Scene::new(Settings::default());
     scene.cache.start(everything(), Form::Json);
@@ -470,7 +453,13 @@ impl upstream::Client for Panicking {
 #[tokio::test(start_paused = true)]
 async fn a_replica_whose_task_panics_is_forgotten_at_once() {
     let (_settings, settings) = watch::channel(Settings::default());
-    let cache = Cache::new(Arc::new(Panicking), settings, Arc::new(|| 0.5), Clock::system());
+    let cache = Cache::new(
+        Arc::new(Panicking),
+        settings,
+        Arc::new(|| 0.5),
+        Clock::system(),
+        Suspension::system(),
+    );
     cache.lookup(&everything(), Form::Json, Demand::Count);
     let Lookup::Found(view) = cache.lookup(&everything(), Form::Json, Demand::Count) else {
         panic!("the second read starts a replica")

@@ -250,6 +250,8 @@ label! {
         Lagging = "lagging",
         /// The definition of its resource changed.
         Redefined = "redefined",
+        /// The machine was suspended.
+        Suspended = "suspended",
         /// A consistency check found that the replica was wrong.
         Inconsistent = "inconsistent",
         /// Its version was too old (410).

@@ -36,6 +36,7 @@ use crate::{
     limit::{Ceiling, Rate},
     metrics::{Limit, Metrics, Review as Reviewed},
     proxy::identify::{BearerId, Caller},
+    suspension::Suspension,
     upstream::{Client, Lane},
 };
 
@@ -68,6 +69,7 @@ pub struct Authorize {
     places: Arc<Semaphore>,
     /// The rate limit of reviews.
     ceiling: Arc<Ceiling>,
+    suspension: Suspension,
     metrics: Metrics,
 }
 
@@ -159,7 +161,8 @@ impl Authorize {
         let places = Arc::new(Semaphore::new(BEARER_REVIEWS_MAX));
         let rate = Rate::new(REVIEWS_PER_SECOND, REVIEWS_BURST);
         let ceiling = Arc::new(Ceiling::new(rate, Instant::now()));
-        Self { own, plain, reviews, postponed, rules, places, ceiling, metrics }
+        let suspension = Suspension::system();
+        Self { own, plain, reviews, postponed, rules, places, ceiling, suspension, metrics }
     }
 
     /// Returns the value if the apiserver would give an equal one to the asker. `remembered`
@@ -184,6 +187,9 @@ impl Authorize {
     ) -> bool {
         if matches!(asker.caller, Caller::Other(_)) {
             return false;
+        }
+        if self.suspension.is_over() {
+            self.forget();
         }
         if let Some(decided) = remembered.fresh() {
             return decided.allowed;
@@ -222,6 +228,15 @@ impl Authorize {
         // Without this call, the table counts its entries only at some later time.
         self.reviews.run_pending_tasks().await;
         self.metrics.reviews_cached(self.reviews.entry_count());
+    }
+
+    /// Forgets every review: their age is unknown.
+    fn forget(&self) {
+        for (_, decided) in &self.reviews {
+            decided.void.store(true, Ordering::Relaxed);
+        }
+        self.reviews.invalidate_all();
+        self.rules.invalidate_all();
     }
 
     async fn decided(&self, asker: &Asker, review_key: ReviewKey) -> Option<Arc<Decided>> {
@@ -305,7 +320,7 @@ impl Authorize {
         let Some(credential) = credential else { return Ok(Decided::of_own(allowed, at)) };
         let left = lifetime::left(credential, SystemTime::now());
         let lifetime = left.map_or(REVIEW_TTL, |left| left.min(REVIEW_TTL));
-        Ok(Decided { allowed, at, lifetime, renew_after: RENEW_AFTER, renewing: false.into() })
+        Ok(Decided { lifetime, renew_after: RENEW_AFTER, ..Decided::of_own(allowed, at) })
     }
 
     /// Sends a review. If the apiserver answers with a retry delay, the question is not repeated

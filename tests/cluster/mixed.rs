@@ -6,6 +6,7 @@
 //! Listless sent itself.
 
 mod rules;
+mod writer;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -156,8 +157,8 @@ async fn measure(
     for (part, writes) in [("quiet", 0), ("5 writes a second", WRITES_PER_SECOND)] {
         let written = Arc::new(AtomicU32::new(0));
         let writer = (writes > 0).then(|| {
-            let clients = plane_writer(plane, session, &client);
-            tokio::spawn(write(clients, writes, written.clone()))
+            let clients = writer::plane_writer(plane, session, &client);
+            tokio::spawn(writer::write(clients, writes, written.clone()))
         });
         rules.take_forwarded();
         let before = proxy.metrics().await?;
@@ -218,80 +219,6 @@ async fn filled(version: Version) -> Result<ControlPlane> {
         create(format!("{rbac}/rolebindings"), binding).await?;
     }
     Ok(plane)
-}
-
-/// Two clients: one writes directly, so that the session learns of the change by reading; the other
-/// writes and reads through Listless.
-fn plane_writer(plane: &ControlPlane, session: Session, through: &Client) -> [Client; 2] {
-    let user = if session == Session::TwoNamespaces { User::Reader } else { User::Admin };
-    [plane.client(user, Protocol::Http1).expect("a client"), through.clone()]
-}
-
-/// Changes objects in turns, directly and through Listless; a write through it is read back at
-/// once.
-async fn write(
-    [straight, through]: [Client; 2],
-    per_second: u32,
-    written_count: Arc<AtomicU32>,
-) -> Result<()> {
-    let mut ticks = interval(Duration::from_secs(1) / per_second);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    for number in 0_u32.. {
-        ticks.tick().await;
-        let (data, client) = match number % 4 {
-            0 => (SHOP, &through),
-            1 => (FLEET, &through),
-            2 => (SHOP, &straight),
-            _ => (FLEET, &straight),
-        };
-        let pod = number.wrapping_mul(37) % data.pods;
-        if matches!(number % DELETED_EACH, 1 | 3) {
-            replace(data, pod, client, number % 4 == 1).await?;
-            written_count.fetch_add(1, Ordering::Relaxed);
-            continue;
-        }
-        let target = format!("{}/{}", data.collection(), data.name(pod));
-        let patch = json!({"metadata": {"annotations": {"turn": number.to_string()}}}).to_string();
-        let request =
-            Request::new(Method::PATCH, &target).body("application/merge-patch+json", patch);
-        let written = client.send(request).await?.successful()?.json()?;
-        written_count.fetch_add(1, Ordering::Relaxed);
-        if number % 4 > 1 {
-            continue;
-        }
-        let written = rules::version(&written).context("a version")?;
-        let shown = rules::version(&client.get(&target).await?.successful()?.json()?);
-        ensure!(shown >= Some(written), "{target}: wrote {written}, read {shown:?}");
-        let label = format!("{}?labelSelector=poller%3D{}", data.collection(), pod % data.pollers);
-        let list = client.get(&label).await?.successful()?.json()?;
-        let name = format!("{}/{}", data.namespace, data.name(pod));
-        let shown = rules::objects(&list).get(&name).copied();
-        ensure!(shown >= Some(written), "{label}: wrote {written}, listed {shown:?}");
-    }
-    Ok(())
-}
-
-/// Deletes a pod and makes it again. Who does so through Listless sees both at once.
-async fn replace(data: LoadData, pod: u32, client: &Client, through: bool) -> Result<()> {
-    let (collection, name) = (data.collection(), data.name(pod));
-    let target = format!("{collection}/{name}");
-    let label = format!("{collection}?labelSelector=poller%3D{}", pod % data.pollers);
-    let key = format!("{}/{name}", data.namespace);
-    let delete = format!("{target}?gracePeriodSeconds=0");
-    client.send(Request::new(Method::DELETE, &delete)).await?.successful()?;
-    if through {
-        let status = client.get(&target).await?.status;
-        ensure!(status == 404, "{target}: {status} after its deletion");
-        let list = client.get(&label).await?.successful()?.json()?;
-        ensure!(!rules::objects(&list).contains_key(&key), "{label}: {name} after its deletion");
-    }
-    let create = Request::new(Method::POST, &collection).json(&data.pod(pod));
-    let created = rules::version(&client.send(create).await?.successful()?.json()?);
-    if through {
-        let shown = rules::version(&client.get(&target).await?.successful()?.json()?);
-        ensure!(shown >= created, "{target}: created {created:?}, read {shown:?}");
-    }
-    Ok(())
 }
 
 // === impl Session ===

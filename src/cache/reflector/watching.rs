@@ -53,6 +53,8 @@ enum End {
     Lagging,
     /// The apiserver may return the objects with other bytes.
     Redefined,
+    /// Events that have arrived may be old.
+    Doubted,
 }
 
 /// Events that arrived together, and the state of the stream after them.
@@ -135,6 +137,7 @@ impl Reflector {
         self.counters.watches_ended.increment(match &end {
             Ok(End::Lagging) => ReplicaWatchEnd::Lagging,
             Ok(End::Redefined) => ReplicaWatchEnd::Redefined,
+            Ok(End::Doubted) => ReplicaWatchEnd::Suspended,
             Ok(End::Planned) => ReplicaWatchEnd::Timeout,
             Ok(End::Closed) => ReplicaWatchEnd::Closed,
             Err(failure) => failure.watch_end(),
@@ -143,6 +146,7 @@ impl Reflector {
             End::Closed => self.after_interruption(),
             End::Planned | End::Lagging => Step::Watch,
             End::Redefined => self.await_redefinition().await,
+            End::Doubted => self.after_doubt(),
         })
     }
 
@@ -193,6 +197,7 @@ impl Reflector {
         loop {
             let frame = tokio::select! {
                 biased;
+                () = self.replica.doubted() => return Ok(End::Doubted),
                 frame = timeout_at(stream.quiet_until, stream.body.frame()) => frame,
                 () = self.replica.lagging() => {
                     if self.catch_up.is_due(Instant::now()) {

@@ -15,6 +15,8 @@ pub(super) struct Notices {
     pub(super) redefinition: Notify,
     /// The state is wrong.
     distrust: Notify,
+    /// The age of the last proof is unknown.
+    doubt: Notify,
 }
 
 // === impl Replica ===
@@ -26,7 +28,18 @@ impl Replica {
         self.notices.distrust.notify_one();
     }
 
+    /// Withdraws the last proof, whose age is unknown, and tells the reflector.
+    pub(in crate::cache) fn doubt(&self) {
+        self.publish(|published| published.proven_at = None);
+        self.notices.doubt.notify_one();
+    }
+
     /// Waits for this notification.
+    pub(in crate::cache) async fn doubted(&self) {
+        self.notices.doubt.notified().await;
+    }
+
+    /// Waits for the notification that the state is wrong.
     pub(in crate::cache) async fn distrusted(&self) {
         self.notices.distrust.notified().await;
     }

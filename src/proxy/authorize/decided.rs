@@ -1,7 +1,10 @@
 //! The result of a review and its lifetime.
 
 use std::{
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -24,6 +27,8 @@ pub(super) struct Decided {
     pub(super) renew_after: Duration,
     /// `true` while a renewal is in progress.
     pub(super) renewing: AtomicBool,
+    /// `true` once its age is unknown.
+    pub(super) void: AtomicBool,
 }
 
 /// The lifetime of a review of Listless's own user: its rights filled the replicas.
@@ -38,7 +43,7 @@ impl Decided {
     /// Returns a result for Listless's own user, asked at `at`.
     pub(super) fn of_own(allowed: bool, at: Instant) -> Self {
         let (lifetime, renew_after) = (OWN_TTL, OWN_RENEW_AFTER);
-        Self { allowed, at, lifetime, renew_after, renewing: false.into() }
+        Self { allowed, at, lifetime, renew_after, renewing: false.into(), void: false.into() }
     }
 
     /// Returns the time of expiry.
@@ -49,6 +54,7 @@ impl Decided {
     /// Reports whether a renewal is not yet due.
     pub(super) fn is_fresh(&self) -> bool {
         self.at.elapsed() < self.lifetime.min(self.renew_after)
+            && !self.void.load(Ordering::Relaxed)
     }
 }
 

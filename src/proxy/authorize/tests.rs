@@ -137,6 +137,20 @@ async fn a_review_is_renewed_early_and_not_used_after_its_expiry() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_review_outlives_a_suspension_of_the_machine() {
+    let reviewer = Reviewer::new(201, ALLOWED);
+    let authorize = authorize(&reviewer, &Reviewer::new(201, DENIED));
+    let remembered = Remembered::default();
+    for asked in [1, 1, 2, 2] {
+        if asked == 2 && reviewer.asked().len() == 1 {
+            authorize.forget();
+        }
+        assert!(authorize.allows(&own(), list, &remembered).await);
+        assert_eq!(reviewer.asked().len(), asked);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_rules_review_decides_every_read_of_its_namespace() {
     let reviewer = Reviewer::with_rules(
         r#"{"status":{"resourceRules":[{"verbs":["list"],"apiGroups":[""],"resources":["*"]}]}}"#,

@@ -4,12 +4,13 @@
 //! without a complete response leaves a barrier. Responses pass through unchanged.
 
 mod body;
+mod content;
 mod guard;
 mod listing;
 mod refusal;
 mod watch;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use http::{Response, StatusCode, header};
 use tokio::time::Instant;
@@ -36,6 +37,7 @@ use crate::{
 };
 
 use body::LearningBody;
+pub(in crate::proxy) use content::ListContent;
 pub(super) use guard::Armed;
 pub(super) use watch::WatchLearning;
 
@@ -47,10 +49,6 @@ pub(super) struct LearningPair {
     pub(super) session: Learning,
     pub(super) predicted: Learning,
 }
-
-/// The content of a list in any form and coding, in the extensions of its response.
-#[derive(Clone, Debug, Default)]
-pub(in crate::proxy) struct ListContent(Arc<OnceLock<Option<u32>>>);
 
 /// A request of the session's owner about one resource, and its response.
 struct SessionExchange {
@@ -248,19 +246,6 @@ impl Learning {
         });
         response.extensions_mut().insert(content);
         response
-    }
-}
-
-// === impl ListContent ===
-
-impl ListContent {
-    /// Returns the fingerprint; `None` until the whole list was parsed.
-    pub(in crate::proxy) fn fingerprint(&self) -> Option<u32> {
-        self.0.get().copied().flatten()
-    }
-
-    fn know(&self, fingerprint: Option<u32>) {
-        self.0.get_or_init(|| fingerprint);
     }
 }
 

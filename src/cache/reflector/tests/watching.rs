@@ -356,6 +356,25 @@ async fn a_storage_restored_in_a_break_starts_an_epoch_before_its_versions_are_u
     assert_eq!((scene.objects(), scene.view().epoch), (vec!["a/q@9".to_owned()], 1));
 }
 
+/// The machine was suspended: what arrived before says nothing about now.
+#[tokio::test(start_paused = true)]
+async fn a_doubted_state_is_proven_anew_by_another_connection() {
+    let (mut scene, watch) = Scene::watching(10, &[pod("p", 5)]).await;
+    assert!(scene.view().proven_at.is_some());
+    watch.send(bookmark(12));
+    scene.replica.doubt();
+    assert_eq!(scene.view().proven_at, None);
+    // The event that had arrived is not read.
+    scene.calls.expect(PROBE).await.json(200, fixture::list(30, &[]));
+    let watch = scene.calls.expect_watch(10).await.pipe();
+    assert_eq!(scene.view().proven_at, None);
+    watch.send(bookmark(31));
+    scene.settle().await;
+    assert!(scene.view().proven_at.is_some());
+    let ended = scene.counters.watches_ended.get();
+    assert!(ended.contains(&(ReplicaWatchEnd::Suspended, 1)), "{ended:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn waiting_readers_are_woken() {
     let mut scene = Scene::new();
@@ -412,7 +431,7 @@ async fn the_reason_of_a_watchs_end_is_counted() {
     let watch = scene.calls.expect_watch(11).await.pipe();
     watch.fail();
     scene.calls.expect_watch_after_break(11).await.json(500, status(500, "not now", 0));
-    drop(scene.calls.expect_watch(11).await);
+    drop(scene.calls.expect_watch_after_break(11).await);
     // The requested length of a watch, with jitter, is 450 seconds.
     let watch = scene.calls.expect_watch_after_break(11).await.pipe();
     for version in (12..).take(45) {
@@ -434,6 +453,7 @@ async fn the_reason_of_a_watchs_end_is_counted() {
             end,
             ReplicaWatchEnd::Lagging
                 | ReplicaWatchEnd::Redefined
+                | ReplicaWatchEnd::Suspended
                 | ReplicaWatchEnd::Inconsistent
                 | ReplicaWatchEnd::Silent
                 | ReplicaWatchEnd::Backwards

@@ -1,0 +1,40 @@
+//! What remains when a replica ends, or when the age of its state is unknown.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_wider_replica_continues_where_one_ends_except_after_a_refusal() {
+    for (ended, continues) in [
+        (Ended::Stopped, true),
+        (Ended::OutOfMemory, true),
+        (Ended::Panicked, true),
+        (Ended::Refused { code: 403 }, false),
+    ] {
+        let mut scene = Scene::new(Settings::default());
+        let pods = [Pod::new("a", "p", 5)];
+        scene.cache.start(everything(), Form::Json);
+        let _wide = scene.serve(10, &[Pod::new("a", "p", 5), Pod::new("a", "q", 6)]).await;
+        scene.cache.start(job("1"), Form::Json);
+        let _narrow = scene.serve(10, &pods).await;
+        let narrow = scene.read(&job("1")).expect("a replica").replica;
+        assert_eq!(*narrow.query(), job("1"));
+        let _watcher = narrow.attach();
+        let successor = scene.cache.0.forget(&narrow, ended);
+        assert_eq!(successor.is_some(), continues, "{ended:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_read_after_a_suspension_of_the_machine_finds_no_proof() {
+    let missed = Arc::new(AtomicU64::default());
+    let source = missed.clone();
+    let suspension =
+        Suspension::of(Arc::new(move || Duration::from_secs(source.load(Ordering::Relaxed))));
+    let mut scene = Scene::suspended(Settings::default(), suspension);
+    let _watch = scene.synced(&everything(), 10, &[Pod::new("a", "p", 5)]).await;
+    assert!(scene.read(&everything()).expect("a replica").proven_at.is_some());
+    missed.store(8 * 3600, Ordering::Relaxed);
+    assert_eq!(scene.read(&everything()).expect("a replica").proven_at, None);
+}
