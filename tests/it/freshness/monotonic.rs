@@ -51,6 +51,25 @@ async fn an_older_replica_does_not_answer_after_a_newer_one() {
     assert!(narrow.names().contains(&"a/web-9".to_owned()));
 }
 
+/// Nothing that the narrow query selects has changed between both versions.
+#[tokio::test(start_paused = true)]
+async fn two_queries_are_answered_at_different_versions_in_either_order() {
+    let proxy = stalled().await;
+    let client = proxy.client();
+    let narrow = client.get(SELECTED).await;
+    put(&proxy, "db-9", "db");
+    proxy.warm(PODS).await;
+    let wide = client.get(PODS).await;
+    let (again, wide_again) = (client.get(SELECTED).await, client.get(PODS).await);
+    for answer in [&narrow, &wide, &again, &wide_again] {
+        assert!(answer.is_hit(), "{}", answer.summary());
+    }
+    assert!(wide.names().contains(&"a/db-9".to_owned()), "{}", wide.summary());
+    assert_eq!(again.names(), narrow.names());
+    assert!(narrow.version() < wide.version() && narrow.version() <= again.version());
+    assert!(wide_again.version() >= wide.version());
+}
+
 #[tokio::test(start_paused = true)]
 async fn memory_is_not_older_than_what_the_apiserver_showed() {
     for forwarded in [
