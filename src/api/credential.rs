@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderValue, header};
+use memchr::memmem;
 
 /// The longest client name that is shown.
 const AGENT_BYTES_MAX: usize = 64;
@@ -60,7 +61,8 @@ fn token(headers: &HeaderMap) -> Option<&str> {
 
 /// Reports whether a target contains this text, escaped or not.
 fn repeats(target: &str, token: &str) -> bool {
-    let is_escaped = || unescaped(target).windows(token.len()).any(|at| at == token.as_bytes());
+    // Linear in both: callers choose their lengths.
+    let is_escaped = || memmem::find(&unescaped(target), token.as_bytes()).is_some();
     target.len() >= token.len()
         && (target.contains(token) || (target.contains('%') && is_escaped()))
 }

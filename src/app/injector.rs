@@ -10,7 +10,10 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use tokio::time::{Duration, Instant};
+use tokio::{
+    sync::Semaphore,
+    time::{Duration, Instant},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -44,6 +47,8 @@ use crate::{
 struct Webhook {
     settings: Settings,
     events: Option<Events>,
+    /// The places of bodies that are read.
+    places: Semaphore,
     metrics: Metrics,
 }
 
@@ -51,6 +56,8 @@ struct Webhook {
 const PATH: &str = "/inject";
 /// The maximum body size. The apiserver sends no larger objects.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+/// The bodies that are read at once; the others wait, within their timeout.
+const BODIES_MAX: usize = 24;
 /// The timeout for a body. The apiserver waits five seconds in all.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -92,7 +99,8 @@ async fn run(shared: &Shared, options: &InjectorOptions) -> anyhow::Result<()> {
         tokio::spawn(sender.run(shared.drain.watch()));
         events
     });
-    let webhook = Webhook { settings, events, metrics: shared.metrics.clone() };
+    let places = Semaphore::new(BODIES_MAX);
+    let webhook = Webhook { settings, events, places, metrics: shared.metrics.clone() };
     let (begin, limits) = (CancellationToken::new(), listen::Limits::default());
     let serving = tokio::spawn(listen::serve(
         vec![bound],
@@ -187,8 +195,11 @@ impl Serve for Webhook {
             (_, PATH) => return said(StatusCode::METHOD_NOT_ALLOWED, "only POST\n"),
             _ => return said(StatusCode::NOT_FOUND, "not found\n"),
         }
-        let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect();
         let started = Instant::now();
+        let body = async {
+            let _place = self.places.acquire().await;
+            Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await
+        };
         match tokio::time::timeout(BODY_TIMEOUT, body).await {
             Ok(Ok(body)) => self.answer(&body.to_bytes(), started),
             Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => self.refuse(

@@ -22,6 +22,11 @@ struct Lines<W> {
     colours: bool,
 }
 
+/// A writer that bounds each JSON record.
+struct Records<W> {
+    inner: W,
+}
+
 /// The maximum size of a record. The rest is cut off.
 const RECORD_BYTES_MAX: usize = 16 * 1024;
 
@@ -36,7 +41,10 @@ pub(super) fn start(options: &LogOptions, level: &str) -> Result<(), UsageError>
         LogFormat::Text => {
             builder.with_writer(move || Lines { inner: io::stderr(), colours }).try_init()
         }
-        LogFormat::Json => builder.with_writer(io::stderr).json().flatten_event(true).try_init(),
+        LogFormat::Json => {
+            let records = || Records { inner: io::stderr() };
+            builder.with_writer(records).json().flatten_event(true).try_init()
+        }
     };
     // This fails only if a log was started before.
     started.or(Ok(()))
@@ -50,6 +58,25 @@ impl<W: Write> Write for Lines<W> {
         let text = String::from_utf8_lossy(record);
         let text = text.strip_suffix('\n').unwrap_or(&text);
         self.inner.write_all(one_line(text, self.colours).as_bytes())?;
+        Ok(record.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+// === impl Records ===
+
+impl<W: Write> Write for Records<W> {
+    /// Writes one whole record of the subscriber. A longer one becomes the text of a field.
+    fn write(&mut self, record: &[u8]) -> io::Result<usize> {
+        if record.len() <= RECORD_BYTES_MAX {
+            self.inner.write_all(record)?;
+        } else {
+            let cut = String::from_utf8_lossy(&record[..RECORD_BYTES_MAX]);
+            self.inner.write_all(format!("{}\n", serde_json::json!({ "cut": cut })).as_bytes())?;
+        }
         Ok(record.len())
     }
 
@@ -105,6 +132,23 @@ mod tests {
         let subscriber = fmt().with_writer(lines).with_ansi(false).finish();
         tracing::subscriber::with_default(subscriber, record);
         String::from_utf8(written.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn a_json_record_is_a_bounded_line_of_json() {
+        for (length, cut) in [(100, false), (3_000_000, true)] {
+            let log = Log::default();
+            let written = log.clone();
+            let records = move || Records { inner: log.clone() };
+            let subscriber = fmt().with_writer(records).json().flatten_event(true).finish();
+            let name = "x\n".repeat(length / 2);
+            tracing::subscriber::with_default(subscriber, || tracing::info!(name, "injected"));
+            let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+            assert!(text.len() < 3 * RECORD_BYTES_MAX, "{}", text.len());
+            assert_eq!(text.matches('\n').count(), 1);
+            let record: serde_json::Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(record.get("cut").is_some(), cut, "{record}");
+        }
     }
 
     #[test]

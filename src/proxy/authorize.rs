@@ -11,6 +11,7 @@ mod lifetime;
 mod message;
 mod permit;
 mod predict;
+mod quota;
 mod rules;
 
 use std::{
@@ -21,20 +22,20 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::time::Instant;
 
 pub(super) use self::lifetime::left as token_left;
 pub use self::{attributes::Attributes, decided::Remembered, permit::Permit};
 use self::{
     decided::{Decided, OWN_TTL},
+    quota::Quotas,
     rules::Rules,
 };
 use crate::{
     api::pushback::{RETRY_AFTER_MAX, retry_after},
     body::Body,
     hash::RandomState,
-    limit::{Ceiling, Rate},
-    metrics::{Limit, Metrics, Review as Reviewed},
+    metrics::{Metrics, Review as Reviewed},
     proxy::identify::{BearerId, Caller},
     suspension::Suspension,
     upstream::{Client, Lane},
@@ -65,11 +66,8 @@ pub struct Authorize {
     postponed: moka::future::Cache<ReviewKey, Arc<Decided>, RandomState>,
     /// The rules of Listless's own user, by namespace.
     rules: moka::future::Cache<Arc<str>, Arc<Rules>, RandomState>,
-    /// The permits for concurrent reviews of bearers.
-    places: Arc<Semaphore>,
-    /// The rate limit of reviews.
-    ceiling: Arc<Ceiling>,
-    suspension: Suspension,
+    quotas: Arc<Quotas>,
+    suspension: Arc<Suspension>,
     metrics: Metrics,
 }
 
@@ -93,17 +91,6 @@ const RENEW_AFTER: Duration = Duration::from_secs(5);
 
 /// The limit of remembered reviews.
 const REVIEWS_MAX: u64 = 10_000;
-
-/// The limit of concurrent reviews of bearers. Reads above it are forwarded. Callers that keep
-/// changing their tokens therefore cost the apiserver hardly more than they would without Listless.
-const BEARER_REVIEWS_MAX: usize = 128;
-
-/// The limit of reviews per second. Reads above it are forwarded, which costs no more than without
-/// Listless.
-const REVIEWS_PER_SECOND: f64 = 500.0;
-
-/// The burst above [`REVIEWS_PER_SECOND`].
-const REVIEWS_BURST: u32 = 1000;
 
 /// The timeout of a review; the read is then forwarded.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(2);
@@ -158,11 +145,9 @@ impl Authorize {
     /// Creates the reviews: through `own` for Listless's own user, and through `plain` for bearers.
     pub fn new(own: Arc<dyn Client>, plain: Arc<dyn Client>, metrics: Metrics) -> Self {
         let (reviews, postponed, rules) = (remembering(), remembering(), remembering());
-        let places = Arc::new(Semaphore::new(BEARER_REVIEWS_MAX));
-        let rate = Rate::new(REVIEWS_PER_SECOND, REVIEWS_BURST);
-        let ceiling = Arc::new(Ceiling::new(rate, Instant::now()));
-        let suspension = Suspension::system();
-        Self { own, plain, reviews, postponed, rules, places, ceiling, suspension, metrics }
+        let quotas = Arc::new(Quotas::new(remembering()));
+        let suspension = Arc::new(Suspension::system());
+        Self { own, plain, reviews, postponed, rules, quotas, suspension, metrics }
     }
 
     /// Returns the value if the apiserver would give an equal one to the asker. `remembered`
@@ -278,12 +263,13 @@ impl Authorize {
         {
             return Ok(decided);
         }
-        self.may_ask()?;
+        let quota = self.quotas.of(asker.bearer().map(|(id, _)| id));
+        quota.may_ask(&self.metrics)?;
         let decided = match &asker.credential {
             None => self.ask(&*self.own, None, review_key).await,
-            Some(credential) => match self.places.try_acquire() {
-                Ok(_place) => self.ask(&*self.plain, Some(credential), review_key).await,
-                Err(_) => Err(NoReview),
+            Some(credential) => match quota.place() {
+                Some(_place) => self.ask(&*self.plain, Some(credential), review_key).await,
+                None => Err(NoReview),
             },
         };
         self.metrics.reviewed(match &decided {
@@ -292,13 +278,6 @@ impl Authorize {
             Err(NoReview) => Reviewed::Failed,
         });
         decided.map(Arc::new)
-    }
-
-    fn may_ask(&self) -> Result<(), NoReview> {
-        self.ceiling.take(Instant::now()).map_err(|_| {
-            self.metrics.limit_reached(Limit::OwnRequests);
-            NoReview
-        })
     }
 
     async fn ask(
@@ -310,6 +289,15 @@ impl Authorize {
         let at = Instant::now();
         let request = message::request(&review_key.attributes, credential).ok_or(NoReview)?;
         let (code, body) = self.exchange(client, request, review_key).await?;
+        let bearer = match review_key.caller {
+            Caller::Bearer(id) => Some(id),
+            _ => None,
+        };
+        match (bearer, code) {
+            (Some(id), StatusCode::UNAUTHORIZED) => self.quotas.refused(id).await,
+            (Some(id), code) if code.is_success() => self.quotas.accepted(id).await,
+            _ => {}
+        }
         let allowed = match code {
             code if code.is_success() => message::is_allowed(&body).ok_or(NoReview)?,
             // An unknown token, or one without the right to ask. It is remembered, to ask only

@@ -292,6 +292,9 @@ impl RequestLog {
         if self.verb == Verb::Watch {
             self.tell(Phase::Began, self.started.elapsed());
         }
+        if !self.code.is_success() {
+            self.target = self.target.take().filter(|target| !target.is_large());
+        }
         let fingerprint = self.fingerprint(&response);
         let list = response.extensions_mut().remove::<ListContent>();
         response.map(|body| body.observed(Counted { log: self, fingerprint, list }))

@@ -100,6 +100,11 @@ impl Target {
         self.caller
     }
 
+    /// Reports whether it is larger than targets that are kept.
+    pub(super) fn is_large(&self) -> bool {
+        self.text.len() > TEXT_BYTES_MAX
+    }
+
     /// Returns the query of its URL, as sent.
     pub(super) fn query(&self) -> &str {
         self.text.split_once('?').map_or("", |(_, query)| query)

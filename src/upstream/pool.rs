@@ -7,6 +7,7 @@
 mod http1;
 mod http2;
 mod lane;
+mod share;
 mod stream;
 mod trust;
 
@@ -22,6 +23,7 @@ use http::{
 use self::{
     http2::RequestFailure,
     lane::{Growth, Lane, Lease},
+    share::Shares,
     stream::Budget,
     trust::Trust,
 };
@@ -85,6 +87,8 @@ pub struct Pool {
     unproven: Lanes,
     /// The accepted credentials; absent if every connection itself authenticates its sender.
     trust: Option<Arc<Trust>>,
+    /// What each of them may take of the lanes of accepted requests.
+    shares: Arc<LaneShares>,
     tunnels: Tunnels,
 }
 
@@ -93,6 +97,11 @@ pub struct Pool {
 struct Lanes {
     short: Arc<Lane>,
     long: Arc<Lane>,
+}
+
+struct LaneShares {
+    short: Shares,
+    long: Shares,
 }
 
 // === impl Settings ===
@@ -136,7 +145,13 @@ impl Pool {
         let unproven =
             Lanes { short: lane(unproven_max, short_busy), long: lane(unproven_max, long_busy) };
         let tunnels = Tunnels::new(Arc::clone(&connector), settings.tunnels_max);
-        Self { connector, host, proven, unproven, trust: Some(Arc::default()), tunnels }
+        let share =
+            |connections| Shares::new(connections * settings.streams_max, settings.wait_max);
+        let shares = Arc::new(LaneShares {
+            short: share(settings.short_connections_max),
+            long: share(settings.long_connections_max),
+        });
+        Self { connector, host, proven, unproven, trust: Some(Arc::default()), shares, tunnels }
     }
 
     /// Returns the same for requests that all come from one user, authenticated by a client
@@ -164,10 +179,15 @@ impl Pool {
             return self.send(request, self.proven.of(lane)).await;
         };
         let credential = trust.credential(request.headers());
-        let lanes = if trust.accepts(credential) { &self.proven } else { &self.unproven };
-        let response = self.send(request, lanes.of(lane)).await?;
+        let Some(accepted) = trust.accepted(credential) else {
+            let response = self.send(request, self.unproven.of(lane)).await?;
+            trust.learn(credential, response.status());
+            return Ok(response);
+        };
+        let place = self.shares.of(lane).take(accepted).await?;
+        let response = self.send(request, self.proven.of(lane)).await?;
         trust.learn(credential, response.status());
-        Ok(response)
+        Ok(response.map(|body| body.holding(place)))
     }
 
     async fn send(
@@ -206,7 +226,14 @@ impl Pool {
         *request.uri_mut() =
             self.uri(request.uri())?.into_parts().path_and_query.map(Uri::from).unwrap_or_default();
         request.extensions_mut().clear();
-        self.tunnels.open(request, &self.host).await
+        let Some(trust) = &self.trust else {
+            return self.tunnels.open(request, &self.host, true).await;
+        };
+        let credential = trust.credential(request.headers());
+        let accepted = trust.accepted(credential).is_some();
+        let response = self.tunnels.open(request, &self.host, accepted).await?;
+        trust.learn(credential, response.status());
+        Ok(response)
     }
 
     /// Returns the URI of the request at the endpoint.
@@ -230,6 +257,17 @@ impl Pool {
 
 impl Lanes {
     fn of(&self, lane: super::Lane) -> &Arc<Lane> {
+        match lane {
+            super::Lane::Short => &self.short,
+            super::Lane::Long => &self.long,
+        }
+    }
+}
+
+// === impl LaneShares ===
+
+impl LaneShares {
+    fn of(&self, lane: super::Lane) -> &Shares {
         match lane {
             super::Lane::Short => &self.short,
             super::Lane::Long => &self.long,

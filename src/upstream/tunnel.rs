@@ -3,7 +3,7 @@
 //! Invariants: a tunnel's connection belongs to no pool. No byte after the client's request goes
 //! upstream before the apiserver agreed (S-NET-04).
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use http::{
     HeaderValue, Request, Response, StatusCode,
@@ -14,6 +14,7 @@ use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite, copy_bidirectional_with_sizes},
     sync::Notify,
+    time::timeout,
 };
 use tracing::debug;
 
@@ -28,12 +29,20 @@ use crate::body::Body;
 /// The buffer in each direction of a tunnel.
 const BUFFER_BYTES: usize = 16 * 1024;
 
+/// The part of all tunnels that callers may hold whose credential was not accepted yet.
+const UNPROVEN_PART: usize = 16;
+
+/// The longest time from a request to the head of its response.
+const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// The opener of a dedicated connection for each upgrade.
 #[derive(Clone)]
 pub(super) struct Tunnels {
     connector: Arc<Connector>,
     places: Arc<Slots>,
     tunnels_max: usize,
+    /// The places of credentials that the apiserver has not accepted.
+    unproven: Arc<Slots>,
 }
 
 /// Copies bytes both ways until both sides have ended; returns the number of bytes each way.
@@ -50,17 +59,24 @@ pub async fn splice(
 
 impl Tunnels {
     pub(super) fn new(connector: Arc<Connector>, tunnels_max: usize) -> Self {
-        Self { connector, places: Slots::new(Arc::new(Notify::new())), tunnels_max }
+        let places = || Slots::new(Arc::new(Notify::new()));
+        Self { connector, places: places(), tunnels_max, unproven: places() }
     }
 
-    /// Sends `request`, whose URI is the endpoint's; connection headers stay unchanged.
+    /// Sends `request`, whose URI is the endpoint's; connection headers stay unchanged. `accepted`
+    /// tells that the apiserver has accepted its credential before.
     pub(super) async fn open(
         &self,
         mut request: Request<Body>,
         host: &HeaderValue,
+        accepted: bool,
     ) -> Result<Response<Body>, Error> {
-        let place =
-            self.places.take(self.tunnels_max).ok_or(Error::Saturated("upstream tunnels"))?;
+        let place = if accepted {
+            self.places.take(self.tunnels_max)
+        } else {
+            self.unproven.take(self.tunnels_max.div_ceil(UNPROVEN_PART))
+        };
+        let place = place.ok_or(Error::Saturated("upstream tunnels"))?;
         let (stream, _) = self.connector.connect(Offer::Http1).await?;
         let stream = TokioIo::new(socket::holding(stream, place));
         let (mut sender, connection) = http1::handshake(stream).await.map_err(ConnectError::new)?;
@@ -70,8 +86,11 @@ impl Tunnels {
         });
         let asked = request.headers().get(UPGRADE).cloned();
         request.headers_mut().insert(HOST, host.clone());
-        let response =
-            sender.send_request(request).await.map_err(|error| Error::Broken(error.into()))?;
+        // An apiserver answers at once, unless the client keeps back what it waits for.
+        let response = timeout(AGREEMENT_TIMEOUT, sender.send_request(request)).await;
+        let response = response
+            .map_err(|elapsed| Error::Broken(elapsed.into()))?
+            .map_err(|error| Error::Broken(error.into()))?;
         agreed(&response, asked.as_ref())?;
         Ok(response.map(Body::incoming))
     }

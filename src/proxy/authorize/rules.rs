@@ -80,7 +80,7 @@ impl Authorize {
         namespace: &str,
         review_key: &ReviewKey,
     ) -> Result<Arc<Rules>, NoReview> {
-        self.may_ask()?;
+        self.quotas.of(None).may_ask(&self.metrics)?;
         let at = Instant::now();
         let request = message::rules_request(namespace).ok_or(NoReview)?;
         let exchanged = self.exchange(&*self.own, request, review_key).await;

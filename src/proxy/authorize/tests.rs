@@ -3,7 +3,11 @@ use std::sync::Mutex;
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response};
 
-use super::{decided::OWN_RENEW_AFTER, *};
+use super::{
+    decided::OWN_RENEW_AFTER,
+    quota::{BEARER_REVIEWS_MAX, STRANGERS_PART},
+    *,
+};
 use crate::{
     api::{GroupVersionResource, Scope, Verb},
     proxy::identify::{Identify, KnownTokens, TokenHasher, Unauthenticated},
@@ -243,12 +247,40 @@ async fn concurrent_reviews_of_new_tokens_are_limited() {
             }
         });
     let allowed = futures_util::future::join_all(reads).await;
-    assert_eq!(allowed.iter().filter(|allowed| **allowed).count(), BEARER_REVIEWS_MAX);
-    assert_eq!(reviewer.asked().len(), BEARER_REVIEWS_MAX);
+    let places = BEARER_REVIEWS_MAX / STRANGERS_PART as usize;
+    assert_eq!(allowed.iter().filter(|allowed| **allowed).count(), places);
+    assert_eq!(reviewer.asked().len(), places);
+    pass(Duration::from_secs(1)).await;
     assert!(
         authorize.allows(&bearer("new"), list, &Remembered::default()).await,
         "places are given back"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn ever_new_tokens_use_up_no_reviews_of_accepted_ones() {
+    let plain = Reviewer::new(201, ALLOWED);
+    let authorize = authorize(&plain, &plain);
+    let known = bearer("known");
+    assert!(authorize.allows(&known, list, &Remembered::default()).await);
+    for round in 0..2_000 {
+        let _ = authorize.allows(&bearer(&round.to_string()), list, &Remembered::default()).await;
+    }
+    let nodes = GroupVersionResource::new("", "v1", "nodes");
+    let other = || Attributes::new(Verb::List, &nodes, &Scope::All, None);
+    assert!(authorize.allows(&known, other, &Remembered::default()).await);
+    let waiting = (0..3 * BEARER_REVIEWS_MAX).map(|number| {
+        let authorize = authorize.clone();
+        let asker = bearer(&format!("other-{number}"));
+        async move { authorize.allows(&asker, list, &Remembered::default()).await }
+    });
+    pass(Duration::from_secs(60)).await;
+    let remembered = Remembered::default();
+    let (_, answered) = tokio::join!(
+        futures_util::future::join_all(waiting),
+        authorize.allows(&known, list, &remembered)
+    );
+    assert!(answered, "asked again while others hold all their places");
 }
 
 #[tokio::test(start_paused = true)]

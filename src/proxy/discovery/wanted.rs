@@ -88,6 +88,7 @@ impl Wanted {
         let is_plain = request.method() == Method::GET
             && uri.path().len() + uri.query().map_or(0, str::len) <= TARGET_BYTES_MAX
             && !ODD.iter().any(|name| headers.contains_key(name))
+            && !nominates(headers)
             && !media::is_for_people(headers);
         if !is_plain {
             return None;
@@ -107,6 +108,18 @@ impl Wanted {
         let (accept, accept_encoding) = (accept.cloned(), accept_encoding.cloned());
         Some(Self { subject, key: Key { target, accept, accept_encoding }, condition })
     }
+}
+
+/// Reports whether `Connection` names a header, which the apiserver then does not get: the response
+/// does not depend on it.
+fn nominates(headers: &HeaderMap) -> bool {
+    let named = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    named.map(<[u8]>::trim_ascii).any(|name| {
+        !["", "close", "keep-alive"].iter().any(|it| name.eq_ignore_ascii_case(it.as_bytes()))
+    })
 }
 
 // === impl Subject ===
@@ -279,6 +292,20 @@ mod tests {
         assert_eq!(asked("/apis", &twice), None);
         let head = Request::head("/apis").body(()).expect("a request");
         assert_eq!(Wanted::of(&head), None);
+    }
+
+    #[test]
+    fn a_request_whose_headers_end_here_is_not_accepted() {
+        for (value, accepted) in [
+            ("close", true),
+            ("keep-alive, Close", true),
+            ("accept", false),
+            ("Keep-Alive, If-None-Match", false),
+            ("accept-encoding", false),
+        ] {
+            let wanted = asked("/openapi/v2", &[("connection", value)]);
+            assert_eq!(wanted.is_some(), accepted, "{value}");
+        }
     }
 
     #[test]

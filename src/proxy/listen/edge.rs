@@ -58,6 +58,10 @@ pub(super) async fn while_busy(
         busy.keep();
         return response;
     }
+    // A client that does not read an error holds no place with it.
+    if response.status().is_client_error() || response.status().is_server_error() {
+        return response;
+    }
     response.map(|body| body.holding(busy))
 }
 

@@ -49,9 +49,9 @@ impl Trust {
         }
     }
 
-    /// Reports whether the apiserver has accepted it and not refused it since.
-    pub(super) fn accepts(&self, credential: Credential) -> bool {
-        credential.0.is_some_and(|key| self.lock().has(key))
+    /// Returns its key if the apiserver has accepted it and not refused it since.
+    pub(super) fn accepted(&self, credential: Credential) -> Option<u64> {
+        credential.0.filter(|key| self.lock().has(*key))
     }
 
     /// Learns from the response to a request.
@@ -60,7 +60,10 @@ impl Trust {
         match status {
             StatusCode::UNAUTHORIZED => self.lock().remove(key),
             // These follow the check of the credential, whatever intermediaries there are.
-            StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::CONFLICT => {
+            StatusCode::FORBIDDEN
+            | StatusCode::NOT_FOUND
+            | StatusCode::CONFLICT
+            | StatusCode::SWITCHING_PROTOCOLS => {
                 self.lock().insert(key);
             }
             _ if status.is_success() => self.lock().insert(key),
@@ -119,11 +122,11 @@ mod tests {
             trust.learn(used, StatusCode::OK);
             trust.learn(credential(number), StatusCode::OK);
         }
-        assert!(trust.accepts(used) && !trust.accepts(credential(0)));
+        assert!(trust.accepted(used).is_some() && trust.accepted(credential(0)).is_none());
         let accepted = trust.lock();
         assert!(accepted.young.len() <= GENERATION_MAX && accepted.old.len() <= GENERATION_MAX);
         drop(accepted);
         trust.learn(used, StatusCode::UNAUTHORIZED);
-        assert!(!trust.accepts(used));
+        assert!(trust.accepted(used).is_none());
     }
 }

@@ -55,6 +55,39 @@ fn serve_noting(server: Server, http2: bool) -> Visits {
     visits
 }
 
+/// One caller's answers that it does not read take a quarter of the places.
+#[tokio::test]
+async fn unread_answers_of_one_caller_leave_places_to_the_others() {
+    let (pool, _, server) = start_shared(HTTP2);
+    server.serve(|stream| async move {
+        let service = service_fn(|request: Request<Incoming>| async move {
+            let bytes = if request.uri().path() == "/big" { 4 << 20 } else { 100 };
+            Ok::<_, std::convert::Infallible>(Response::new(Body::full(vec![b'x'; bytes])))
+        });
+        let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+    });
+    let ask = |path: &str, token: &str| {
+        let request = Request::get(path).header(AUTHORIZATION, format!("Bearer {token}"));
+        Client::send(&pool, request.body(Body::empty()).unwrap(), Lane::Short)
+    };
+    for token in ["greedy", "other"] {
+        text(ask("/small", token).await.unwrap()).await;
+    }
+    let settings = Settings::default();
+    let share = settings.short_connections_max * settings.streams_max / 4;
+    let mut unread = Vec::new();
+    for _ in 0..share {
+        unread.push(ask("/big", "greedy").await.unwrap());
+    }
+    let waiting = ask("/big", "greedy");
+    let answered = tokio::time::timeout(std::time::Duration::from_millis(300), waiting).await;
+    assert!(answered.is_err(), "it has taken its share");
+    assert_eq!(text(ask("/small", "other").await.unwrap()).await.len(), 100);
+    drop(unread.pop());
+    ask("/big", "greedy").await.expect("a place is free again");
+}
+
 async fn ask(pool: &Pool, path: &str, credential: Option<&str>) -> StatusCode {
     let mut request = Request::get(path);
     if let Some(credential) = credential {

@@ -4,14 +4,14 @@ use std::{convert::Infallible, io};
 
 use http::{
     HeaderMap, Request, Response, StatusCode,
-    header::{CONNECTION, UPGRADE},
+    header::{AUTHORIZATION, CONNECTION, UPGRADE},
 };
 use hyper::{body::Incoming, server::conn::http1, service::service_fn, upgrade};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio_rustls::server::TlsStream;
 
-use super::harness::{start, text};
+use super::harness::{start, start_shared, text};
 use crate::{
     body::Body,
     upstream::{Client, Error, Pool, Settings, tunnel::splice},
@@ -138,6 +138,40 @@ async fn open_tunnels_are_counted() {
     assert!(matches!(refused, Err(Error::Saturated("upstream tunnels"))));
     drop(upgraded);
     pool.upgrade(ask("/", "websocket")).await.expect("the place is free again");
+}
+
+/// Strangers keep their tunnels, and those whose tokens were accepted open others.
+#[tokio::test]
+async fn unaccepted_credentials_have_few_tunnels_of_their_own() {
+    let (pool, _, server) = start_shared(HTTP2);
+    server.serve(apiserver);
+    let ask = |token: &str| {
+        let mut request = ask("/", "websocket");
+        request.headers_mut().insert(AUTHORIZATION, token.parse().unwrap());
+        pool.upgrade(request)
+    };
+    // Its first switch of protocols shows that it is accepted.
+    let first = ask("Bearer good").await.unwrap();
+    let mut held = Vec::new();
+    let full = loop {
+        match ask(&format!("Basic {}", held.len())).await {
+            Ok(mut open) => held.push(upgrade::on(&mut open).await.unwrap()),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(full, Error::Saturated("upstream tunnels")));
+    let few = Settings::default().tunnels_max / 16;
+    assert!((few - 1..=few).contains(&held.len()), "{}", held.len());
+    ask("Bearer good").await.expect("a tunnel of the others");
+    drop(first);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_without_a_response_ends() {
+    let (pool, _, mut server) = start("", HTTP2, Settings::default());
+    let asked = tokio::spawn(async move { pool.upgrade(ask("/", "websocket")).await });
+    let _silent = server.accept().await;
+    assert!(matches!(asked.await.unwrap(), Err(Error::Broken(_))));
 }
 
 #[tokio::test]
