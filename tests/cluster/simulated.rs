@@ -23,7 +23,7 @@ use tokio::task::AbortHandle;
 
 use crate::clusters::Cluster;
 use crate::dataset::current_version;
-use crate::differential::case::Case;
+use crate::differential::case::{Case, Pace};
 use crate::differential::cases;
 use crate::differential::protobuf;
 use crate::differential::target::{Kind, Target};
@@ -114,6 +114,9 @@ async fn the_simulator_reads_like_the_apiserver() {
         compared += 1;
         let mut difference = None;
         for _ in 0..TRIES {
+            if case.pace == Pace::Clock {
+                twin.copy_leases(&probe).await.expect("leases");
+            }
             twin.catch_up(&probe).await.expect("a version");
             let request = || case.request(cluster.dataset());
             let expected = real.send(case.caller, request()).await.expect("an answer");
@@ -249,6 +252,12 @@ impl Twin {
         let behind = current_version(real).await?.saturating_sub(self.simulator.revision());
         self.simulator.skip_revisions(behind);
         Ok(())
+    }
+
+    /// Copies again what the apiserver itself renews every ten seconds.
+    async fn copy_leases(&self, real: &Client) -> Result<()> {
+        let leases = GroupVersionResource::new("coordination.k8s.io", "v1", "leases");
+        copy(real, &self.simulator, &leases).await
     }
 
     /// Reports whether the simulator claims an equal response to this request.
