@@ -75,7 +75,6 @@ const FINDERS: &[Row] = &[
             Mutant::JsonWriteUnlearned,
             Mutant::ShownForgotten,
             Mutant::ListGoesBack,
-            Mutant::MovedObjectAges,
         ],
         &[MODEL],
     ),
