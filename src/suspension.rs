@@ -18,7 +18,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 pub struct Suspension {
     /// Returns the time that the clock of timers has missed so far.
     missed: Arc<dyn Fn() -> Duration + Send + Sync>,
-    /// What of it is known, in milliseconds.
+    /// The part of it that is known, in milliseconds.
     known: Arc<AtomicU64>,
 }
 

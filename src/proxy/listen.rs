@@ -5,7 +5,7 @@
 //! deadline. This module does not interpret requests.
 
 mod connect;
-mod edge;
+pub(super) mod edge;
 mod guard;
 mod listener;
 mod socket;

@@ -87,7 +87,7 @@ pub struct Pool {
     unproven: Lanes,
     /// The accepted credentials; absent if every connection itself authenticates its sender.
     trust: Option<Arc<Trust>>,
-    /// What each of them may take of the lanes of accepted requests.
+    /// The share of each of them in the lanes of accepted requests.
     shares: Arc<LaneShares>,
     tunnels: Tunnels,
 }

@@ -1,4 +1,4 @@
-//! What remains when a replica ends, or when the age of its state is unknown.
+//! The end of a replica, and a state of unknown age.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -7,7 +7,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
 
-use crate::api::{media, request::timeout};
+use crate::{
+    api::{media, request::timeout},
+    proxy::listen::edge::named_by_connection,
+};
 
 /// A request for a document that may be cached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,11 +116,7 @@ impl Wanted {
 /// Reports whether `Connection` names a header, which the apiserver then does not get: the response
 /// does not depend on it.
 fn nominates(headers: &HeaderMap) -> bool {
-    let named = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    named.map(<[u8]>::trim_ascii).any(|name| {
+    named_by_connection(headers).any(|name| {
         !["", "close", "keep-alive"].iter().any(|it| name.eq_ignore_ascii_case(it.as_bytes()))
     })
 }

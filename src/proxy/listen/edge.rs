@@ -102,13 +102,15 @@ fn is_whole(target: &Uri) -> bool {
         && !target.path_and_query().is_some_and(|all| all.as_str().contains('\x7f'))
 }
 
+/// Returns the options of a connection, and the headers that end with it.
+pub(in crate::proxy) fn named_by_connection(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    let values = headers.get_all(CONNECTION).iter();
+    values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii)
+}
+
 /// Reports whether a client asks to remove its own credential on the way.
 fn nominates_credential(headers: &HeaderMap) -> bool {
-    let named = headers
-        .get_all(CONNECTION)
-        .iter()
-        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    named.map(<[u8]>::trim_ascii).any(|name| {
+    named_by_connection(headers).any(|name| {
         let begins =
             |with: &[u8]| name.len() >= with.len() && name[..with.len()].eq_ignore_ascii_case(with);
         name.eq_ignore_ascii_case(b"authorization")

@@ -2,14 +2,13 @@
 //! whatever one of them leaves unread.
 
 use std::{
-    collections::HashMap,
     sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::{hash::RandomState, upstream::Error};
+use crate::{hash::HashMap, upstream::Error};
 
 /// The places of each credential that has requests in flight, by a keyed hash.
 ///
@@ -21,7 +20,7 @@ pub(super) struct Shares {
 }
 
 struct Table {
-    places: HashMap<u64, Weak<Semaphore>, RandomState>,
+    places: HashMap<u64, Weak<Semaphore>>,
     /// The size at which entries without requests are dropped.
     swept_at: usize,
 }

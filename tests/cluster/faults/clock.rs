@@ -17,7 +17,7 @@ use crate::rig::control_plane::{ControlPlane, User, Version};
 use crate::rig::proxy_process::{PROGRAM, ProxyProcess};
 
 const DAY: i64 = 24 * 3600;
-/// Where the clock stands, in seconds from the right time: it is set forward, then back.
+/// The positions of the clock, in seconds from the right time: it is set forward, then back.
 const JUMPS: [i64; 3] = [3 * DAY, -3 * DAY, 0];
 /// The objects written before the first jump, and after each.
 const BEFORE: usize = 5;
