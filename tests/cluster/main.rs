@@ -14,6 +14,7 @@ mod chart;
 mod check;
 mod clusters;
 mod dataset;
+mod definitions;
 mod differential;
 mod direct;
 mod discovery;
