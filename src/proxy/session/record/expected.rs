@@ -61,6 +61,15 @@ impl Expected {
         self.expectation.version()
     }
 
+    /// Returns the version of the object's last known state, or of its deletion. A list that lacks
+    /// the object has a version of its own, which the object need not reach.
+    pub(super) fn object_version(&self) -> Option<&ResourceVersion> {
+        match &self.expectation {
+            Expectation::Left { than, .. } => Some(than),
+            expectation => expectation.version(),
+        }
+    }
+
     pub(super) fn is_absence(&self) -> bool {
         self.expectation.is_absence()
     }

@@ -100,7 +100,7 @@ impl Record {
         }
         // The storage itself went back (S-CONS-09).
         if let Expectation::AtLeast(version, _) = &expectation
-            && known.is_some_and(|it| it.at < sent_at && it.shown_version() > Some(version))
+            && known.is_some_and(|it| it.at < sent_at && it.object_version() > Some(version))
         {
             self.forget();
         }

@@ -63,6 +63,26 @@ fn a_consistent_read_below_a_written_version_shows_a_restored_storage() {
 }
 
 #[test]
+fn an_object_that_left_a_list_may_be_older_than_the_list() {
+    let listed = Instant::now();
+    let [sent, now] = [1, 2].map(|millis| listed + Duration::from_millis(millis));
+    let selected = query(Some("shop"), "app=web");
+    let left = Expectation::Left {
+        selection: Arc::new(selected.clone()),
+        than: version(5),
+        version: version(20),
+    };
+    let mut session = Session::default();
+    session.listed(List::unread(selected.clone(), version(20), Source::Storage), listed);
+    session.leave(&resource(), key("a"), left, (Some(listed), listed));
+    // It was changed at 7, between the list that showed it and the one that did not.
+    let db = Some(Arc::new(BTreeMap::from([("app".to_owned(), "db".to_owned())])));
+    session.observe(&resource(), key("a"), Expectation::AtLeast(version(7), db), (sent, now));
+    let held = pods(10, &[("shop", "a", "1", 7, "db")]);
+    assert_eq!(judge(&session, &selected, &held, now), behind(20), "lists never go back");
+}
+
+#[test]
 fn a_get_replaces_only_what_was_known_before_it_was_sent() {
     let now = Instant::now();
     let later = now + Duration::from_millis(1);
