@@ -30,7 +30,7 @@ pub mod warnings;
 pub mod watching;
 mod write_observer;
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
@@ -163,25 +163,13 @@ impl Proxy {
         self.watches.close();
     }
 
-    /// Responds to one request. Every request leaves through this function once, also if it fails.
-    async fn answer_logged(&self, connection: u64, request: Request<Incoming>) -> Response<Body> {
-        let mut log = RequestLog::open(&self.records, connection, &request);
-        let response = match self.answer(request, &mut log).await {
-            Ok(response) => response,
-            Err(error) => {
-                log.failed(&error);
-                error.into_response()
-            }
-        };
-        log.close(response)
-    }
-
     async fn answer(
         &self,
+        peer: IpAddr,
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
-        let context = self.context(request.headers());
+        let context = self.context(peer, request.headers());
         let target = self.targets.read(context.caller(), &request);
         let config = self.config.borrow().clone();
         let known = match config.report_callers {
@@ -233,10 +221,10 @@ impl Proxy {
         }
     }
 
-    fn context(&self, headers: &HeaderMap) -> RequestContext {
+    fn context(&self, peer: IpAddr, headers: &HeaderMap) -> RequestContext {
         let caller = self.identify.caller(headers);
         let session = self.sessions.of(caller, Instant::now());
-        RequestContext { asker: Asker::new(caller, headers), session }
+        RequestContext { asker: Asker::new(caller, headers), peer, session }
     }
 
     async fn read(
@@ -340,9 +328,8 @@ impl Proxy {
     ) -> Result<Response<Body>, Error> {
         let Forward { reason, rewriting } = forward;
         let key = CoalesceKey::new(context.caller(), &request, &rewriting);
-        let (caller, session) = (context.caller(), &context.session);
-        let learners = Learners::one(session);
-        let send = || self.forwarder.forward(caller, info, &rewriting, request, learners);
+        let (sender, learners) = (context.sender(), Learners::one(&context.session));
+        let send = || self.forwarder.forward(sender, info, &rewriting, request, learners);
         match self.coalesce.run(key, send_time, send).await {
             Ok(Coalesced::Sent(response)) => Ok(log.forwarded(reason, response)),
             Ok(Coalesced::Shared(response)) => Ok(log.coalesced(reason, response)),
@@ -368,7 +355,8 @@ impl Proxy {
         let learners =
             Learners { write_observer: write_observer.as_ref(), ..Learners::one(session) };
         let _noticed = self.discovery.notice(info);
-        let sent = self.forwarder.forward(caller, info, &rewriting, request, learners).await;
+        let sent =
+            self.forwarder.forward(context.sender(), info, &rewriting, request, learners).await;
         let response = sent.map_err(|error| Error::upstream(error, info))?;
         self.pacing.wrote(caller, info, &response);
         self.hint(reason, info);
@@ -377,7 +365,16 @@ impl Proxy {
 }
 
 impl Serve for Proxy {
+    /// Every request leaves through this function once, also if it fails.
     async fn serve(&self, connection: &Connection, request: Request<Incoming>) -> Response<Body> {
-        self.answer_logged(connection.id, request).await
+        let mut log = RequestLog::open(&self.records, connection.id, &request);
+        let response = match self.answer(connection.peer.ip(), request, &mut log).await {
+            Ok(response) => response,
+            Err(error) => {
+                log.failed(&error);
+                error.into_response()
+            }
+        };
+        log.close(response)
     }
 }

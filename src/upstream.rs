@@ -14,6 +14,8 @@ mod socket;
 mod throttled;
 pub mod tunnel;
 
+use std::net::IpAddr;
+
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
 
@@ -34,6 +36,10 @@ pub enum Lane {
     /// For watches, log follows and other streams that may stay open for hours.
     Long,
 }
+
+/// The address of a request's sender, in the request's extensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Peer(pub IpAddr);
 
 /// The reason why no response came.
 #[derive(Debug, thiserror::Error)]

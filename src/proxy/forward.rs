@@ -7,7 +7,7 @@
 
 mod learn;
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header, request,
@@ -31,7 +31,7 @@ use crate::{
         decide::Rewriting,
         identify::{self, Caller, Unauthenticated},
     },
-    upstream::{self, Client, Lane, Own, Pool},
+    upstream::{self, Client, Lane, Own, Peer, Pool},
 };
 
 pub(super) use learn::ListContent;
@@ -54,6 +54,15 @@ pub struct Learners<'a> {
     pub predicted: Option<(&'a SharedSession, &'a Rewriting)>,
     /// The observer of the changes by a write.
     pub write_observer: Option<&'a WriteObserver>,
+}
+
+/// The sender of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Sender {
+    /// The caller that it identifies as.
+    pub caller: Caller,
+    /// The address that it comes from.
+    pub peer: IpAddr,
 }
 
 /// The clients to the apiserver, by identity.
@@ -123,14 +132,14 @@ impl Forwarder {
     /// Forwards a request; the learners learn from the response.
     pub async fn forward(
         &self,
-        caller: Caller,
+        sender: Sender,
         info: &RequestInfo,
         rewriting: &Rewriting,
         request: Request<Incoming>,
         learners: Learners<'_>,
     ) -> Result<Response<Body>, upstream::Error> {
         self.insight.passed_on();
-        let learning = |rewriting: &Rewriting| match (caller, info) {
+        let learning = |rewriting: &Rewriting| match (sender.caller, info) {
             (Caller::Own | Caller::Bearer(_), RequestInfo::Resource(resource)) => {
                 learners.learning(resource, rewriting, (&self.cache, &self.metrics))
             }
@@ -139,24 +148,24 @@ impl Forwarder {
         if is_upgrade(request.headers()) {
             let target = target(request.uri(), rewriting, info);
             let outline = info.outline();
-            return self.upgrade(caller, request, target, outline, learning(rewriting)).await;
+            return self.upgrade(sender, request, target, outline, learning(rewriting)).await;
         }
         let as_asked = path_and_query(request.uri());
         let target = target(request.uri(), rewriting, info);
         let request = outgoing(request, target);
         if matches!(rewriting, Rewriting::Keep | Rewriting::Brief(_)) {
             let learning = learning(rewriting);
-            return self.send(caller, info, request.map(Body::incoming), learning).await;
+            return self.send(sender, info, request.map(Body::incoming), learning).await;
         }
         let (head, _) = request.into_parts();
         let relaxed = without_body(&head, head.uri.clone());
-        let response = self.send(caller, info, relaxed, learning(rewriting)).await?;
+        let response = self.send(sender, info, relaxed, learning(rewriting)).await?;
         // An added version must not cost the client a response: its own read names none.
         if !is_about_version(response.status()) {
             return Ok(response);
         }
         let as_it_came = without_body(&head, as_asked);
-        self.send(caller, info, as_it_came, learning(&Rewriting::Keep)).await
+        self.send(sender, info, as_it_came, learning(&Rewriting::Keep)).await
     }
 
     /// Sends a short request of Listless's own user; nothing is learned from its response.
@@ -172,11 +181,12 @@ impl Forwarder {
 
     async fn send(
         &self,
-        caller: Caller,
+        Sender { caller, peer }: Sender,
         info: &RequestInfo,
-        request: Request<Body>,
+        mut request: Request<Body>,
         learning: LearningPair,
     ) -> Result<Response<Body>, upstream::Error> {
+        request.extensions_mut().insert(Peer(peer));
         let armed = Armed::new(learning);
         match self.client(caller).send_read(request, lane(info), info.outline()).await {
             Ok(mut response) => {
@@ -192,7 +202,7 @@ impl Forwarder {
 
     async fn upgrade(
         &self,
-        caller: Caller,
+        Sender { caller, peer }: Sender,
         mut request: Request<Incoming>,
         target: Uri,
         outline: Outline,
@@ -201,11 +211,12 @@ impl Forwarder {
         let downstream = hyper::upgrade::on(&mut request);
         let upgrade: Vec<HeaderValue> =
             request.headers().get_all(header::UPGRADE).iter().cloned().collect();
-        let mut request = outgoing_upgrade(request, target);
+        let mut request = outgoing(request, target);
         for value in upgrade {
             request.headers_mut().append(header::UPGRADE, value);
         }
         request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+        request.extensions_mut().insert(Peer(peer));
         let armed = Armed::new(learning);
         let mut response =
             match self.client(caller).upgrade_read(request.map(Body::incoming), outline).await {
@@ -281,16 +292,6 @@ fn outgoing<B>(request: Request<B>, target: Uri) -> Request<B> {
     strip_remote_user(&mut parts.headers);
     parts.headers.remove(header::HOST);
     parts.version = http::Version::default();
-    parts.extensions.clear();
-    Request::from_parts(parts, body)
-}
-
-fn outgoing_upgrade(request: Request<Incoming>, target: Uri) -> Request<Incoming> {
-    let (mut parts, body) = request.into_parts();
-    parts.uri = target;
-    strip_hop_by_hop(&mut parts.headers);
-    strip_remote_user(&mut parts.headers);
-    parts.headers.remove(header::HOST);
     parts.extensions.clear();
     Request::from_parts(parts, body)
 }

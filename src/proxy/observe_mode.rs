@@ -106,8 +106,10 @@ impl Proxy {
             session: &context.session,
             predicted: predicted.is_sent().then_some((&session, &predicted.rewriting)),
         };
-        let sent =
-            self.forwarder.forward(caller, info, &forward.rewriting, request, learners).await;
+        let sent = self
+            .forwarder
+            .forward(context.sender(), info, &forward.rewriting, request, learners)
+            .await;
         log.decided(&Plan::Forward(forward));
         if let (Ok(_), Some(reason)) = (&sent, predicted.reason) {
             self.hint(reason, info);
@@ -139,8 +141,8 @@ impl Proxy {
                 asked.map(|(response, _)| response)
             }
             _ => {
-                let (caller, learners) = (context.caller(), Learners::one(&context.session));
-                self.forwarder.forward(caller, info, &Rewriting::Keep, request, learners).await
+                let (sender, learners) = (context.sender(), Learners::one(&context.session));
+                self.forwarder.forward(sender, info, &Rewriting::Keep, request, learners).await
             }
         };
         let reason = ForwardReason::Observing;

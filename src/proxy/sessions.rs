@@ -5,7 +5,10 @@
 //! copy of it, because any new caller may be one whose session was dropped. A returning caller is
 //! at worst sent to the apiserver once more, and never sees older state than before.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use tokio::time::Instant;
 
@@ -14,6 +17,7 @@ use crate::{
     metrics::Metrics,
     proxy::{
         authorize::Asker,
+        forward::Sender,
         identify::{BearerId, Caller},
         session::Session,
     },
@@ -26,6 +30,7 @@ pub struct SharedSession(Arc<Mutex<Session>>);
 /// A request's caller and its session.
 pub(super) struct RequestContext {
     pub(super) asker: Asker,
+    pub(super) peer: IpAddr,
     pub(super) session: SharedSession,
 }
 
@@ -103,6 +108,10 @@ impl SharedSession {
 impl RequestContext {
     pub(super) fn caller(&self) -> Caller {
         self.asker.caller()
+    }
+
+    pub(super) fn sender(&self) -> Sender {
+        Sender { caller: self.caller(), peer: self.peer }
     }
 }
 

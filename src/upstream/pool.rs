@@ -2,7 +2,7 @@
 //!
 //! Invariants: long requests never take a slot from short ones. A request is sent again only if the
 //! apiserver certainly never processed it. Requests whose credential was not accepted yet have
-//! their own connections. No credential is added here.
+//! their own connections, of which one address takes a part. No credential is added here.
 
 mod http1;
 mod http2;
@@ -87,8 +87,7 @@ pub struct Pool {
     unproven: Lanes,
     /// The accepted credentials; absent if every connection itself authenticates its sender.
     trust: Option<Arc<Trust>>,
-    /// The share of each of them in the lanes of accepted requests.
-    shares: Arc<LaneShares>,
+    shares: Arc<PoolShares>,
     tunnels: Tunnels,
 }
 
@@ -97,6 +96,14 @@ pub struct Pool {
 struct Lanes {
     short: Arc<Lane>,
     long: Arc<Lane>,
+}
+
+/// The shares of senders in lanes.
+struct PoolShares {
+    /// Of each accepted credential.
+    proven: LaneShares,
+    /// Of each address whose credentials are not accepted.
+    unproven: LaneShares,
 }
 
 struct LaneShares {
@@ -145,11 +152,14 @@ impl Pool {
         let unproven =
             Lanes { short: lane(unproven_max, short_busy), long: lane(unproven_max, long_busy) };
         let tunnels = Tunnels::new(Arc::clone(&connector), settings.tunnels_max);
-        let share =
-            |connections| Shares::new(connections * settings.streams_max, settings.wait_max);
-        let shares = Arc::new(LaneShares {
-            short: share(settings.short_connections_max),
-            long: share(settings.long_connections_max),
+        let share = |connections| {
+            let places = connections * settings.streams_max;
+            Shares::new(places, settings.waiting_max, settings.wait_max)
+        };
+        let (short, long) = (settings.short_connections_max, settings.long_connections_max);
+        let shares = Arc::new(PoolShares {
+            proven: LaneShares { short: share(short), long: share(long) },
+            unproven: LaneShares { short: share(unproven_max), long: share(unproven_max) },
         });
         Self { connector, host, proven, unproven, trust: Some(Arc::default()), shares, tunnels }
     }
@@ -180,11 +190,17 @@ impl Pool {
         };
         let credential = trust.credential(request.headers());
         let Some(accepted) = trust.accepted(credential) else {
+            let place = match request.extensions().get() {
+                Some(peer) => Some(self.shares.unproven.of(lane).take(trust.address(*peer)).await?),
+                None => None,
+            };
             let response = self.send(request, self.unproven.of(lane)).await?;
             trust.learn(credential, response.status());
-            return Ok(response);
+            // An accepted one holds none: many callers may share an address.
+            let place = place.filter(|_| trust.accepted(credential).is_none());
+            return Ok(response.map(|body| body.holding(place)));
         };
-        let place = self.shares.of(lane).take(accepted).await?;
+        let place = self.shares.proven.of(lane).take(accepted).await?;
         let response = self.send(request, self.proven.of(lane)).await?;
         trust.learn(credential, response.status());
         Ok(response.map(|body| body.holding(place)))

@@ -130,7 +130,8 @@ impl Proxy {
             request.headers_mut().insert(header::IF_NONE_MATCH, tag.clone());
         }
         let (forwarder, learners) = (&self.forwarder, Learners::one(&context.session));
-        let sent = forwarder.forward(caller, info, &Rewriting::Keep, request, learners).await?;
+        let sent =
+            forwarder.forward(context.sender(), info, &Rewriting::Keep, request, learners).await?;
         let discovery = &self.discovery;
         match (sent.status(), known) {
             (StatusCode::NOT_MODIFIED, Some(document)) => {

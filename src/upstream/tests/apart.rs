@@ -1,8 +1,11 @@
 //! The isolation of callers: separate connections, and requests that are sent again.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -15,7 +18,7 @@ use tokio_rustls::server::TlsStream;
 use super::harness::{Server, fed, start, start_shared, text};
 use crate::{
     body::Body,
-    upstream::{Client, Error, Lane, Pool, Settings},
+    upstream::{Client, Error, Lane, Peer, Pool, Settings},
 };
 
 const HTTP2: &[&str] = &["h2", "http/1.1"];
@@ -55,10 +58,8 @@ fn serve_noting(server: Server, http2: bool) -> Visits {
     visits
 }
 
-/// One caller's answers that it does not read take a quarter of the places.
-#[tokio::test]
-async fn unread_answers_of_one_caller_leave_places_to_the_others() {
-    let (pool, _, server) = start_shared(HTTP2);
+/// Answers `/big` with 4 MiB, and all else with 100 bytes.
+fn serve_bodies(server: Server) {
     server.serve(|stream| async move {
         let service = service_fn(|request: Request<Incoming>| async move {
             let bytes = if request.uri().path() == "/big" { 4 << 20 } else { 100 };
@@ -67,6 +68,46 @@ async fn unread_answers_of_one_caller_leave_places_to_the_others() {
         let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         let _ = builder.serve_connection(TokioIo::new(stream), service).await;
     });
+}
+
+/// One address's requests without an accepted credential take a quarter of their places.
+#[tokio::test]
+async fn unaccepted_requests_of_one_address_leave_places_to_the_others() {
+    let (pool, _, server) = start_shared(HTTP2);
+    serve_bodies(server);
+    let ask = |path: &str, peer: Peer, token: Option<String>| {
+        let request =
+            token.into_iter().fold(Request::get(path).extension(peer), |request, token| {
+                request.header(AUTHORIZATION, format!("Bearer {token}"))
+            });
+        Client::send(&pool, request.body(Body::empty()).unwrap(), Lane::Short)
+    };
+    let host = |last| Peer(IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, last]));
+    let other = Peer(IpAddr::from([10, 0, 0, 1]));
+    // Callers that are accepted take none of them, whatever they leave unread.
+    let settings = Settings::default();
+    let share = settings.unproven_connections_max * settings.streams_max / 4;
+    let mut accepted = Vec::new();
+    for number in 0..share {
+        accepted.push(ask("/big", host(9), Some(number.to_string())).await.unwrap());
+    }
+    let mut unread = Vec::new();
+    for number in 0..share {
+        unread.push(ask("/big", host(number as u16), None).await.unwrap());
+    }
+    let waiting = ask("/small", host(1), Some("new".to_owned()));
+    let answered = tokio::time::timeout(std::time::Duration::from_millis(300), waiting).await;
+    assert!(answered.is_err(), "the network has taken its share");
+    assert_eq!(text(ask("/small", other, None).await.unwrap()).await.len(), 100);
+    drop(unread.pop());
+    ask("/small", host(2), None).await.expect("a place is free again");
+}
+
+/// One caller's answers that it does not read take a quarter of the places.
+#[tokio::test]
+async fn unread_answers_of_one_caller_leave_places_to_the_others() {
+    let (pool, _, server) = start_shared(HTTP2);
+    serve_bodies(server);
     let ask = |path: &str, token: &str| {
         let request = Request::get(path).header(AUTHORIZATION, format!("Bearer {token}"));
         Client::send(&pool, request.body(Body::empty()).unwrap(), Lane::Short)
