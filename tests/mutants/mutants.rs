@@ -60,6 +60,8 @@ mutants! {
     InitialEventsEndMissing,
     /// Events pass through a WebSocket in binary messages.
     BinaryMessages,
+    /// A list that lacks an object counts as a version of the object.
+    LeftIsItsList,
     /// Objects shown by a watch do not raise the floor of later reads.
     WatchTeachesNothing,
     /// A document counts as settled right after a change.

@@ -240,6 +240,10 @@ const FINDERS: &[Row] = &[
     (&[Mutant::VersionNotAwaited], &["reads::versions::list_not_older_than_waits_for_the_cache"]),
     (&[Mutant::EpochUnnoticed], &["faults::a_restored_etcd_backup_resets_replicas_and_sessions"]),
     (
+        &[Mutant::LeftIsItsList],
+        &["freshness::monotonic::lists_do_not_go_back_after_a_get_of_an_object_that_left_one"],
+    ),
+    (
         &[Mutant::NoCatchUp],
         &["reads::versions::a_quiet_collection_catches_up_in_seconds_when_reads_need_it"],
     ),

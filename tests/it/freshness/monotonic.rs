@@ -15,6 +15,7 @@ use crate::harness::{
 const PODS: &str = "/api/v1/pods";
 const MAPS: &str = "/api/v1/namespaces/a/configmaps";
 const MAPS_ELSEWHERE: &str = "/api/v1/namespaces/b/configmaps";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 const SELECTED: &str = "/api/v1/namespaces/a/pods?labelSelector=app%3Dweb";
 
@@ -103,6 +104,27 @@ async fn memory_does_not_bring_back_objects_reported_deleted() {
     assert_eq!(client.get("/api/v1/namespaces/a/pods/web-0?resourceVersion=").await.status, 404);
     let listed = client.get(SELECTED).await;
     assert!(!listed.names().contains(&"a/web-0".to_owned()), "{}", listed.summary());
+}
+
+/// The object's version is below that of the list that it left.
+#[tokio::test(start_paused = true)]
+async fn lists_do_not_go_back_after_a_get_of_an_object_that_left_one() {
+    let proxy = Setup::default().in_memory();
+    proxy.warm(SELECTED).await;
+    let client = proxy.client();
+    let object = client.get("/api/v1/namespaces/a/pods/web-0/status").await;
+    assert!(!object.is_hit() && object.status == 200, "{}", object.summary());
+    let moved = put(&proxy, "web-0", "db");
+    settle().await;
+    // No event of the replica has this version.
+    let latest = put(&proxy, "db-9", "db");
+    let left = client.clone().with("accept", PROTOBUF).get(SELECTED).await;
+    assert!(!left.is_hit() && left.status == 200, "{}", left.summary());
+    pass(Duration::from_millis(1)).await;
+    let object = client.get("/api/v1/namespaces/a/pods/web-0").await;
+    assert!(!object.is_hit() && object.version() == moved, "{}", object.summary());
+    let again = client.get(SELECTED).await;
+    assert!(again.version() >= latest, "{}", again.summary());
 }
 
 /// `kubectl get pods -w` before a replica of Tables has started.
