@@ -10,10 +10,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use listless::{
     api::{
         GroupVersionResource,
+        continue_token::ContinueToken,
         field::protobuf_field_values,
         learn::Learner,
         media::Negotiated,
@@ -327,6 +329,16 @@ fn manifests_are_restored() {
         let Ok(with) = manifest::inject(&without.text, &settings) else { return };
         let again = manifest::inject(&with.text, &settings).expect("the output parses again");
         assert_eq!(again.text, with.text, "injecting twice changes nothing");
+    });
+}
+
+#[test]
+fn continue_tokens() {
+    fuzz(&corpus("tokens"), |bytes, _| {
+        for text in [String::from_utf8_lossy(bytes).into_owned(), URL_SAFE_NO_PAD.encode(bytes)] {
+            let Some(token) = ContinueToken::decode(&text) else { continue };
+            assert_eq!(token.encode(), Some(text), "{token:?}");
+        }
     });
 }
 
