@@ -25,6 +25,7 @@ pub mod notify;
 pub mod places;
 pub mod policy;
 pub mod proxy;
+pub mod shares;
 #[cfg(feature = "demo")]
 pub mod simulator;
 pub mod stream;

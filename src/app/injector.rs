@@ -35,6 +35,7 @@ use crate::{
     lifecycle::Signals,
     metrics::{Injection, Metrics},
     proxy::listen::{self, Bound, Connection, ListenerTls, Serve},
+    shares::{Network, Shares},
     tls,
     upstream::{
         self, Client,
@@ -47,8 +48,9 @@ use crate::{
 struct Webhook {
     settings: Settings,
     events: Option<Events>,
-    /// The places of bodies that are read.
+    /// The places of bodies that are read, and the share of each network.
     places: Semaphore,
+    shares: Shares<Network>,
     metrics: Metrics,
 }
 
@@ -56,10 +58,13 @@ struct Webhook {
 const PATH: &str = "/inject";
 /// The maximum body size. The apiserver sends no larger objects.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
-/// The bodies that are read at once; the others wait, within their timeout.
+/// The bodies that are read at once. The others wait, of those beyond a network's share so many.
 const BODIES_MAX: usize = 24;
-/// The timeout for a body. The apiserver waits five seconds in all.
+const WAITING_MAX: usize = 256;
+/// The timeout for a body with its wait. The apiserver waits five seconds in all.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
+/// The timeout for a body that has a place. The apiserver sends it with the request.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves until a stop signal.
 pub fn injector(options: &InjectorOptions) -> anyhow::Result<()> {
@@ -100,7 +105,8 @@ async fn run(shared: &Shared, options: &InjectorOptions) -> anyhow::Result<()> {
         events
     });
     let places = Semaphore::new(BODIES_MAX);
-    let webhook = Webhook { settings, events, places, metrics: shared.metrics.clone() };
+    let shares = Shares::new(BODIES_MAX, WAITING_MAX, BODY_TIMEOUT);
+    let webhook = Webhook { settings, events, places, shares, metrics: shared.metrics.clone() };
     let (begin, limits) = (CancellationToken::new(), listen::Limits::default());
     let serving = tokio::spawn(listen::serve(
         vec![bound],
@@ -189,7 +195,7 @@ async fn keep_metrics(metrics: Metrics) {
 // === impl Webhook ===
 
 impl Serve for Webhook {
-    async fn serve(&self, _connection: &Connection, request: Request<Incoming>) -> Response<Body> {
+    async fn serve(&self, connection: &Connection, request: Request<Incoming>) -> Response<Body> {
         match (request.method(), request.uri().path()) {
             (&Method::POST, PATH) => {}
             (_, PATH) => return said(StatusCode::METHOD_NOT_ALLOWED, "only POST\n"),
@@ -197,18 +203,24 @@ impl Serve for Webhook {
         }
         let started = Instant::now();
         let body = async {
+            let _share = self.shares.take(connection.peer.ip().into()).await?;
             let _place = self.places.acquire().await;
-            Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await
+            let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect();
+            tokio::time::timeout(READ_TIMEOUT, body).await.ok()
         };
         match tokio::time::timeout(BODY_TIMEOUT, body).await {
-            Ok(Ok(body)) => self.answer(&body.to_bytes(), started),
-            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => self.refuse(
+            Ok(Some(Ok(body))) => self.answer(&body.to_bytes(), started),
+            Ok(Some(Err(error))) if error.is::<http_body_util::LengthLimitError>() => self.refuse(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "the body is larger than any object\n",
                 started,
             ),
-            Ok(Err(_)) => self.refuse(StatusCode::BAD_REQUEST, "the body ended early\n", started),
-            Err(_) => self.refuse(StatusCode::REQUEST_TIMEOUT, "the body took too long\n", started),
+            Ok(Some(Err(_))) => {
+                self.refuse(StatusCode::BAD_REQUEST, "the body ended early\n", started)
+            }
+            Ok(None) | Err(_) => {
+                self.refuse(StatusCode::REQUEST_TIMEOUT, "the body took too long\n", started)
+            }
         }
     }
 }

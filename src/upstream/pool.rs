@@ -7,11 +7,10 @@
 mod http1;
 mod http2;
 mod lane;
-mod share;
 mod stream;
 mod trust;
 
-use std::{sync::Arc, time::Duration};
+use std::{hash::Hash, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use http::{
@@ -19,21 +18,24 @@ use http::{
     header::{CONNECTION, EXPECT, HOST, TE, TRANSFER_ENCODING, UPGRADE},
     uri::{self, PathAndQuery},
 };
+use tokio::sync::OwnedSemaphorePermit;
 
 use self::{
     http2::RequestFailure,
     lane::{Growth, Lane, Lease},
-    share::Shares,
     stream::Budget,
     trust::Trust,
 };
 use super::{
-    Client, Error,
+    Client, Error, Peer,
     connect::{Connector, Endpoint},
     dial::Dial,
     tunnel::Tunnels,
 };
-use crate::body::Body;
+use crate::{
+    body::Body,
+    shares::{Network, Shares},
+};
 
 /// The limit of attempts for one request that the apiserver keeps refusing unprocessed.
 const ATTEMPTS_MAX: usize = 3;
@@ -100,15 +102,15 @@ struct Lanes {
 
 /// The shares of senders in lanes.
 struct PoolShares {
-    /// Of each accepted credential.
-    proven: LaneShares,
-    /// Of each address whose credentials are not accepted.
-    unproven: LaneShares,
+    /// Of each accepted credential, by a keyed hash.
+    proven: LaneShares<u64>,
+    /// Of each network whose credentials are not accepted.
+    unproven: LaneShares<Network>,
 }
 
-struct LaneShares {
-    short: Shares,
-    long: Shares,
+struct LaneShares<S> {
+    short: Shares<S>,
+    long: Shares<S>,
 }
 
 // === impl Settings ===
@@ -152,14 +154,10 @@ impl Pool {
         let unproven =
             Lanes { short: lane(unproven_max, short_busy), long: lane(unproven_max, long_busy) };
         let tunnels = Tunnels::new(Arc::clone(&connector), settings.tunnels_max);
-        let share = |connections| {
-            let places = connections * settings.streams_max;
-            Shares::new(places, settings.waiting_max, settings.wait_max)
-        };
-        let (short, long) = (settings.short_connections_max, settings.long_connections_max);
+        let (short_max, long_max) = (settings.short_connections_max, settings.long_connections_max);
         let shares = Arc::new(PoolShares {
-            proven: LaneShares { short: share(short), long: share(long) },
-            unproven: LaneShares { short: share(unproven_max), long: share(unproven_max) },
+            proven: LaneShares::new(&settings, short_max, long_max),
+            unproven: LaneShares::new(&settings, unproven_max, unproven_max),
         });
         Self { connector, host, proven, unproven, trust: Some(Arc::default()), shares, tunnels }
     }
@@ -191,7 +189,9 @@ impl Pool {
         let credential = trust.credential(request.headers());
         let Some(accepted) = trust.accepted(credential) else {
             let place = match request.extensions().get() {
-                Some(peer) => Some(self.shares.unproven.of(lane).take(trust.address(*peer)).await?),
+                Some(Peer(address)) => {
+                    Some(self.shares.unproven.take(lane, Network::from(*address)).await?)
+                }
                 None => None,
             };
             let response = self.send(request, self.unproven.of(lane)).await?;
@@ -200,7 +200,7 @@ impl Pool {
             let place = place.filter(|_| trust.accepted(credential).is_none());
             return Ok(response.map(|body| body.holding(place)));
         };
-        let place = self.shares.proven.of(lane).take(accepted).await?;
+        let place = self.shares.proven.take(lane, accepted).await?;
         let response = self.send(request, self.proven.of(lane)).await?;
         trust.learn(credential, response.status());
         Ok(response.map(|body| body.holding(place)))
@@ -282,12 +282,21 @@ impl Lanes {
 
 // === impl LaneShares ===
 
-impl LaneShares {
-    fn of(&self, lane: super::Lane) -> &Shares {
-        match lane {
+impl<S: Copy + Eq + Hash> LaneShares<S> {
+    fn new(settings: &Settings, short_connections: usize, long_connections: usize) -> Self {
+        let share = |connections| {
+            let places = connections * settings.streams_max;
+            Shares::new(places, settings.waiting_max, settings.wait_max)
+        };
+        Self { short: share(short_connections), long: share(long_connections) }
+    }
+
+    async fn take(&self, lane: super::Lane, sender: S) -> Result<OwnedSemaphorePermit, Error> {
+        let shares = match lane {
             super::Lane::Short => &self.short,
             super::Lane::Long => &self.long,
-        }
+        };
+        shares.take(sender).await.ok_or(Error::Saturated("upstream places of one caller"))
     }
 }
 

@@ -7,13 +7,12 @@
 use std::{
     collections::HashSet,
     hash::BuildHasher,
-    net::IpAddr,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use http::{HeaderMap, HeaderValue, StatusCode, header::AUTHORIZATION};
 
-use crate::{hash::RandomState, upstream::Peer};
+use crate::hash::RandomState;
 
 /// The accepted credentials of one pool, each as a keyed hash of eight bytes.
 #[derive(Default)]
@@ -47,14 +46,6 @@ impl Trust {
             }
             // The apiserver treats any other credential as anonymous.
             _ => Credential(None),
-        }
-    }
-
-    /// Returns the key of an address. One network of IPv6 is one address: its hosts cost nothing.
-    pub(super) fn address(&self, Peer(address): Peer) -> u64 {
-        match address.to_canonical() {
-            IpAddr::V4(address) => self.hasher.hash_one(address),
-            IpAddr::V6(address) => self.hasher.hash_one(&address.octets()[..8]),
         }
     }
 

@@ -19,9 +19,9 @@ use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
 };
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 const PLURAL: &str = "mutatingwebhookconfigurations";
@@ -88,18 +88,25 @@ impl Injector {
         }
     }
 
-    /// Returns the response to a request; the client trusts the CA bundle that the apiserver
-    /// trusts.
-    async fn asked(&self, head: &str, body: &[u8]) -> String {
+    /// Connects from an address; the client trusts the CA bundle that the apiserver trusts.
+    async fn connect(&self, from: Ipv4Addr) -> TlsStream<TcpStream> {
         let key = ObjectKey::new(None, NAME);
         let object = self.simulator.object(&GroupResource::new(GROUP, PLURAL), &key);
         let object: Value = serde_json::from_slice(&object.expect("it").to_bytes()).expect("JSON");
         let bundle = object["webhooks"][0]["clientConfig"]["caBundle"].as_str().expect("a bundle");
         let client = tls::client_config(&STANDARD.decode(bundle).expect("base64")).expect("PEM");
-        let stream = TcpStream::connect(&self.address).await.expect("a connection");
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind((from, 0).into()).expect("an address of loopback");
+        let address = self.address.parse().expect("an address");
+        let stream = socket.connect(address).await.expect("a connection");
         let name = ServerName::try_from("listless-injector.listless.svc").expect("a name");
         let stream = TlsConnector::from(Arc::new(client)).connect(name, stream).await;
-        let mut stream = stream.expect("a trusted certificate");
+        stream.expect("a trusted certificate")
+    }
+
+    /// Returns the response to a request.
+    async fn asked(&self, head: &str, body: &[u8]) -> String {
+        let mut stream = self.connect(Ipv4Addr::LOCALHOST).await;
         let length = body.len();
         let head = format!(
             "{head} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
@@ -228,6 +235,23 @@ async fn the_webhook_answers_and_counts_reviews_and_refuses_other_requests() {
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
+}
+
+/// Bodies that never end take a part of the places, and none for long.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_review_is_answered_while_one_host_sends_bodies_that_never_end() {
+    let injector = Injector::start(&[]).await;
+    let mut unfinished = Vec::new();
+    for _ in 0..60 {
+        let mut stream = injector.connect(Ipv4Addr::new(127, 0, 0, 2)).await;
+        let head = "POST /inject HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n{";
+        stream.write_all(head.as_bytes()).await.expect("sent");
+        unfinished.push(stream);
+    }
+    let began = Instant::now();
+    let answer = injector.asked("POST /inject", &question("shop", &pod())).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
