@@ -201,15 +201,15 @@ impl Serve for Webhook {
             (_, PATH) => return said(StatusCode::METHOD_NOT_ALLOWED, "only POST\n"),
             _ => return said(StatusCode::NOT_FOUND, "not found\n"),
         }
-        let started = Instant::now();
+        let (started, network) = (Instant::now(), Network::from(connection.peer.ip()));
         let body = async {
-            let _share = self.shares.take(connection.peer.ip().into()).await?;
+            let _share = self.shares.take(network).await?;
             let _place = self.places.acquire().await;
             let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect();
             tokio::time::timeout(READ_TIMEOUT, body).await.ok()
         };
         match tokio::time::timeout(BODY_TIMEOUT, body).await {
-            Ok(Some(Ok(body))) => self.answer(&body.to_bytes(), started),
+            Ok(Some(Ok(body))) => self.answer(network, &body.to_bytes(), started),
             Ok(Some(Err(error))) if error.is::<http_body_util::LengthLimitError>() => self.refuse(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "the body is larger than any object\n",
@@ -226,7 +226,7 @@ impl Serve for Webhook {
 }
 
 impl Webhook {
-    fn answer(&self, body: &[u8], started: Instant) -> Response<Body> {
+    fn answer(&self, network: Network, body: &[u8], started: Instant) -> Response<Body> {
         let (answer, verdict) = match review::answer(body, &self.settings) {
             Ok(answered) => answered,
             Err(error) => {
@@ -235,7 +235,7 @@ impl Webhook {
                 return self.refuse(StatusCode::BAD_REQUEST, "no AdmissionReview\n", started);
             }
         };
-        self.tell(&verdict, started);
+        self.tell(network, &verdict, started);
         let Ok(body) = serde_json::to_vec(&answer) else {
             return said(
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -253,7 +253,7 @@ impl Webhook {
         said(code, text)
     }
 
-    fn tell(&self, verdict: &Verdict, started: Instant) {
+    fn tell(&self, network: Network, verdict: &Verdict, started: Instant) {
         let Verdict { namespace, pod, owner, .. } = verdict;
         let owner_name = format!("{}/{}", owner.kind, owner.name);
         let (result, reason) = match &verdict.outcome {
@@ -272,7 +272,7 @@ impl Webhook {
         let is_new =
             !matches!(&verdict.outcome, Err(skip) if skip.reason == SkipReason::AlreadyInjected);
         if let Some(events) = self.events.as_ref().filter(|_| is_new) {
-            events.tell(verdict);
+            events.tell(verdict, network);
         }
     }
 }

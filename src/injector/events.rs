@@ -1,11 +1,16 @@
 //! Events that report the outcome to the owners of pods.
 //!
 //! A task of its own sends them, never a response. The same event of the same owner is sent once an
-//! hour, with a limit per minute; further ones are dropped and counted. Invariants: a path contains
-//! only names that Kubernetes allows. Unless the apiserver proved its identity, a caller's text is
-//! not sent, except such names.
+//! hour, with a limit per minute; further ones are dropped and counted. Each network has half of the
+//! limits, because any host may reach the port. Invariants: a path contains only names that
+//! Kubernetes allows. Unless the apiserver proved its identity, a caller's text is not sent, except
+//! such names.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::Instant};
@@ -18,6 +23,7 @@ use super::{
 use crate::{
     lifecycle::Draining,
     metrics::{Limit, Metrics},
+    shares::Network,
     upstream::Client,
 };
 
@@ -25,6 +31,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Events {
     queue: mpsc::Sender<Event>,
+    sent: SentEvents,
     metrics: Metrics,
     asker: Asker,
 }
@@ -42,11 +49,31 @@ pub enum Asker {
 pub struct Sender {
     client: Arc<dyn Client>,
     queue: mpsc::Receiver<Event>,
-    metrics: Metrics,
-    recent: HashMap<(Owner, &'static str), Instant>,
-    minute: (Instant, usize),
+    sent: SentEvents,
+}
+
+/// The recent events, which decide whether another one is due.
+#[derive(Clone, Default)]
+struct SentEvents(Arc<Mutex<SentTable>>);
+
+#[derive(Default)]
+struct SentTable {
+    recent: HashMap<(Owner, &'static str), Sent>,
     /// Namespaces in which events were refused recently.
     refused: HashMap<String, Instant>,
+}
+
+struct Sent {
+    at: Instant,
+    /// The network of the review.
+    of: Network,
+}
+
+/// The answer to whether an event is due.
+enum Due {
+    Yes,
+    SentBefore,
+    TooMany,
 }
 
 struct Event {
@@ -59,12 +86,12 @@ struct Event {
 
 /// The maximum number of queued events.
 const QUEUE_MAX: usize = 128;
-/// The maximum number of events per minute.
-const PER_MINUTE_MAX: usize = 60;
+/// The maximum number of events per minute; for one network half of it.
+const PER_MINUTE_MAX: usize = 120;
 const MINUTE: Duration = Duration::from_secs(60);
 /// The time for which the same event is not repeated.
 const RECENT: Duration = Duration::from_secs(3600);
-/// The maximum number of events remembered for that.
+/// The maximum number of events remembered for that; for one network half of it.
 const RECENT_MAX: usize = 2048;
 /// The pause for a namespace after a refusal there.
 const REFUSED: Duration = Duration::from_secs(60);
@@ -77,17 +104,16 @@ const NAME_LENGTH_MAX: usize = 253;
 /// Returns the queue and the task that reads it.
 pub fn channel(client: Arc<dyn Client>, metrics: Metrics, asker: Asker) -> (Events, Sender) {
     let (sender, receiver) = mpsc::channel(QUEUE_MAX);
-    let events = Events { queue: sender, metrics: metrics.clone(), asker };
-    let (minute, recent, refused) = ((Instant::now(), 0), HashMap::new(), HashMap::new());
-    let sender = Sender { client, queue: receiver, metrics, recent, minute, refused };
-    (events, sender)
+    let sent = SentEvents::default();
+    let events = Events { queue: sender, sent: sent.clone(), metrics, asker };
+    (events, Sender { client, queue: receiver, sent })
 }
 
 // === impl Events ===
 
 impl Events {
-    /// Queues a verdict for the pod's owner, if there is one.
-    pub fn tell(&self, verdict: &Verdict) {
+    /// Queues a verdict about a review of this network for the pod's owner, if there is one.
+    pub fn tell(&self, verdict: &Verdict, of: Network) {
         let Verdict { namespace, owner, .. } = verdict;
         let is_left_alone = |skip: &Skip| skip.reason == SkipReason::SystemNamespace;
         if verdict.dry_run
@@ -100,7 +126,12 @@ impl Events {
         let (reason, kind, message) = self.words(&verdict.outcome);
         let (namespace, owner) = (namespace.clone(), owner.clone());
         let event = Event { namespace, owner, reason, kind, message };
-        if self.queue.try_send(event).is_err() {
+        let is_queued = match self.sent.lock().take(&event, of, Instant::now()) {
+            Due::Yes => self.queue.try_send(event).is_ok(),
+            Due::SentBefore => true,
+            Due::TooMany => false,
+        };
+        if !is_queued {
             self.metrics.limit_reached(Limit::InjectorEvents);
         }
     }
@@ -137,46 +168,65 @@ impl Sender {
                 event = self.queue.recv() => event,
             };
             let Some(event) = event else { return };
-            if self.is_due(&event, Instant::now()) {
-                self.send(event).await;
-            }
+            self.send(event).await;
         }
     }
 
-    async fn send(&mut self, event: Event) {
+    async fn send(&self, event: Event) {
         let path = format!("/api/v1/namespaces/{}/events", event.namespace);
         match api::post(self.client.as_ref(), &path, &event.to_json()).await {
             Ok(_) => {}
             Err(error) if error.is_forbidden() => {
                 tracing::warn!(%error, "cannot send an event: refused; no events to that namespace \
                                         for a minute");
-                self.recent.remove(&(event.owner, event.reason));
-                self.refused.insert(event.namespace, Instant::now());
+                self.sent.lock().refused(event, Instant::now());
             }
             Err(error) => tracing::warn!(%error, "cannot send an event"),
         }
     }
+}
 
-    fn is_due(&mut self, event: &Event, now: Instant) -> bool {
-        self.recent.retain(|_, sent| now.duration_since(*sent) < RECENT);
+// === impl SentEvents ===
+
+impl SentEvents {
+    fn lock(&self) -> MutexGuard<'_, SentTable> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl SentTable ===
+
+impl SentTable {
+    /// Notes an event as sent, if it is due.
+    fn take(&mut self, event: &Event, of: Network, now: Instant) -> Due {
+        self.recent.retain(|_, sent| now.duration_since(sent.at) < RECENT);
         self.refused.retain(|_, at| now.duration_since(*at) < REFUSED);
         let key = (event.owner.clone(), event.reason);
         if self.recent.contains_key(&key) {
-            return false;
+            return Due::SentBefore;
         }
-        if now.duration_since(self.minute.0) >= MINUTE {
-            self.minute = (now, 0);
+        let is_last_minute = |sent: &&Sent| now.duration_since(sent.at) < MINUTE;
+        let is_full = |sent: &[&Sent], part: usize| {
+            sent.len() >= RECENT_MAX / part
+                || sent.iter().copied().filter(is_last_minute).count() >= PER_MINUTE_MAX / part
+        };
+        let all: Vec<&Sent> = self.recent.values().collect();
+        let own: Vec<&Sent> = all.iter().copied().filter(|sent| sent.of == of).collect();
+        if is_full(&all, 1)
+            || is_full(&own, 2)
+            || self.refused.len() >= REFUSED_MAX
+            || self.refused.contains_key(&event.namespace)
+        {
+            return Due::TooMany;
         }
-        let is_full = self.minute.1 >= PER_MINUTE_MAX
-            || self.recent.len() >= RECENT_MAX
-            || self.refused.len() >= REFUSED_MAX;
-        if is_full || self.refused.contains_key(&event.namespace) {
-            self.metrics.limit_reached(Limit::InjectorEvents);
-            return false;
-        }
-        self.minute.1 += 1;
-        self.recent.insert(key, now);
-        true
+        self.recent.insert(key, Sent { at: now, of });
+        Due::Yes
+    }
+
+    /// Notes that the apiserver refuses events in this one's namespace.
+    fn refused(&mut self, event: Event, now: Instant) {
+        self.recent.remove(&(event.owner, event.reason));
+        self.refused.insert(event.namespace, now);
     }
 }
 
@@ -293,10 +343,14 @@ mod tests {
         }
 
         async fn told(&self, verdict: &Verdict) -> Vec<(String, Value)> {
-            self.events.tell(verdict);
+            self.events.tell(verdict, network(1));
             crate::testing::pass(Duration::from_millis(10)).await;
             std::mem::take(&mut *self.apiserver.0.lock().unwrap())
         }
+    }
+
+    fn network(last: u8) -> Network {
+        std::net::IpAddr::from([10, 0, 0, last]).into()
     }
 
     fn verdict(namespace: &str, name: &str) -> Verdict {
@@ -344,6 +398,26 @@ mod tests {
             assert!(message.starts_with("port_taken: a container declares a port"), "{message}");
             assert_eq!(message.contains("555-1234"), is_told, "{message}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_network_leaves_half_of_the_limits_to_the_others() {
+        let scene = Scene::new(Asker::Anybody);
+        let told = async |network: Network, prefix: &str| {
+            for number in 0..PER_MINUTE_MAX {
+                scene.events.tell(&verdict("shop", &format!("{prefix}-{number}")), network);
+                tokio::task::yield_now().await;
+            }
+            scene.told(&verdict("shop", "first")).await.len()
+        };
+        assert_eq!(told(network(1), "a").await, PER_MINUTE_MAX / 2, "the limit of a minute");
+        assert_eq!(told(network(2), "b").await, PER_MINUTE_MAX / 2);
+        for _ in 0..60 {
+            crate::testing::pass(MINUTE).await;
+            told(network(1), "c").await;
+        }
+        crate::testing::pass(MINUTE).await;
+        assert!(told(network(2), "d").await > 0, "the limit of an hour");
     }
 
     #[tokio::test(start_paused = true)]
