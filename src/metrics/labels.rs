@@ -354,6 +354,8 @@ label! {
         DiscoveryBytes = "discovery_bytes",
         /// Bytes of responses kept for repetition.
         KeptResponses = "kept_responses",
+        /// Bytes of responses that identical reads share.
+        SharedResponses = "shared_responses",
         /// Resources with metric labels of their own.
         MetricResources = "metric_resources",
         /// Events that the injector sends or queues.

@@ -3,14 +3,17 @@
 //! Invariant: a read joins only an upstream request that is sent after the read arrived
 //! (S-CONS-40). The shared response is then as fresh as the read's own would be. The key holds
 //! everything that the response depends on, the caller included. If a response is too large to
-//! share, each read sends its own request. A failure is shared like a response: reads of an
+//! share, or too many bytes are shared, each read sends its own request. A failure is shared like a response: reads of an
 //! unreachable apiserver do not fail one after the other.
 
 use std::{
     collections::{HashMap, VecDeque},
     future::Future,
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -21,14 +24,28 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use crate::{
     body::Body,
     error::Chain,
+    metrics::{Limit, Metrics},
     proxy::{decide::Rewriting, identify::Caller},
     upstream,
 };
 
 /// The shared upstream requests in progress.
-#[derive(Default)]
 pub struct Coalesce {
     keys: Arc<Mutex<HashMap<CoalesceKey, KeyState>>>,
+    held: HeldBytes,
+}
+
+/// The counter of the bytes of shared responses until their last reader has them.
+#[derive(Clone)]
+struct HeldBytes {
+    bytes: Arc<AtomicUsize>,
+    metrics: Metrics,
+}
+
+/// A chunk of a shared response.
+struct HeldChunk {
+    chunk: Bytes,
+    held: Arc<AtomicUsize>,
 }
 
 /// Everything that a shared response depends on.
@@ -86,6 +103,7 @@ struct BufferedResponse {
 /// again.
 struct Leader {
     keys: Arc<Mutex<HashMap<CoalesceKey, KeyState>>>,
+    held: HeldBytes,
     key: CoalesceKey,
     flight: watch::Sender<Flight>,
     permit: Option<OwnedSemaphorePermit>,
@@ -98,6 +116,9 @@ enum Role {
 
 /// The largest response that is shared.
 const SHARED_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// The limit of the bytes of all of them; one that exceeds it is not shared.
+const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 // === impl CoalesceKey ===
 
@@ -122,6 +143,11 @@ impl CoalesceKey {
 // === impl Coalesce ===
 
 impl Coalesce {
+    /// Creates an empty set.
+    pub fn new(metrics: Metrics) -> Self {
+        Self { keys: Arc::default(), held: HeldBytes { bytes: Arc::default(), metrics } }
+    }
+
     /// Returns the response to this read; calls `send` only if this read has to send the request.
     pub async fn run<F>(
         &self,
@@ -163,7 +189,8 @@ impl Coalesce {
         let (flight, gathering) = watch::channel(Flight::Open);
         state.gathering = Some(gathering);
         state.leaders += 1;
-        Role::Leader(Leader { keys: self.keys.clone(), key: key.clone(), flight, permit: None })
+        let (keys, held, key) = (self.keys.clone(), self.held.clone(), key.clone());
+        Role::Leader(Leader { keys, held, key, flight, permit: None })
     }
 }
 
@@ -201,7 +228,7 @@ impl Leader {
         if self.flight.receiver_count() == 0 {
             return Ok(response);
         }
-        let (response, flight) = buffer(response).await;
+        let (response, flight) = buffer(response, &self.held).await;
         self.flight.send_replace(flight);
         Ok(response)
     }
@@ -232,6 +259,34 @@ impl Drop for Leader {
     }
 }
 
+// === impl HeldBytes ===
+
+impl HeldBytes {
+    /// Counts a chunk until it is dropped; `false` if all chunks exceed the limit now.
+    fn hold(&self, chunk: Bytes) -> (Bytes, bool) {
+        let length = chunk.len();
+        let fits = self.bytes.fetch_add(length, Ordering::Relaxed) + length <= HELD_BYTES_MAX;
+        if !fits {
+            self.metrics.limit_reached(Limit::SharedResponses);
+        }
+        (Bytes::from_owner(HeldChunk { chunk, held: self.bytes.clone() }), fits)
+    }
+}
+
+// === impl HeldChunk ===
+
+impl AsRef<[u8]> for HeldChunk {
+    fn as_ref(&self) -> &[u8] {
+        &self.chunk
+    }
+}
+
+impl Drop for HeldChunk {
+    fn drop(&mut self) {
+        self.held.fetch_sub(self.chunk.len(), Ordering::Relaxed);
+    }
+}
+
 // === impl BufferedResponse ===
 
 impl BufferedResponse {
@@ -244,7 +299,7 @@ impl BufferedResponse {
 }
 
 /// Reads a response to share it. Returns it as a stream if it is too large or breaks off.
-async fn buffer(response: Response<Body>) -> (Response<Body>, Flight) {
+async fn buffer(response: Response<Body>, held: &HeldBytes) -> (Response<Body>, Flight) {
     let (parts, mut body) = response.into_parts();
     let mut chunks = VecDeque::new();
     let mut bytes = 0;
@@ -253,8 +308,9 @@ async fn buffer(response: Response<Body>) -> (Response<Body>, Flight) {
             Ok(frame) => match frame.into_data() {
                 Ok(chunk) => {
                     bytes += chunk.len();
+                    let (chunk, fits) = held.hold(chunk);
                     chunks.push_back(chunk);
-                    bytes <= SHARED_BYTES_MAX
+                    fits && bytes <= SHARED_BYTES_MAX
                 }
                 Err(_trailers) => true,
             },
@@ -291,8 +347,6 @@ fn lock(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
     use super::*;
 
     fn key(target: &str) -> CoalesceKey {
@@ -311,7 +365,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_read_shares_only_a_request_sent_after_it_arrived() {
-        let coalesce = Arc::new(Coalesce::default());
+        let coalesce = Arc::new(Coalesce::new(Metrics::new()));
         let sent = Arc::new(AtomicUsize::new(0));
         let (release, _) = watch::channel(0_usize);
         let read = || {
@@ -347,8 +401,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_bytes_of_unread_shared_responses_are_bounded() {
+        const LENGTH: usize = 12 * 1024 * 1024;
+        let coalesce = Arc::new(Coalesce::new(Metrics::new()));
+        let pair = async |target: &str| {
+            let send = || async { Ok(Response::new(Body::full(vec![b'x'; LENGTH]))) };
+            let run = || coalesce.run(key(target), SendTime::Together, send);
+            let (one, other) = tokio::join!(run(), run());
+            (one.expect("an answer"), other.expect("an answer"))
+        };
+        let mut unread = Vec::new();
+        for number in 0..8 {
+            unread.push(pair(&format!("/{number}")).await);
+        }
+        let shared = unread.iter().filter(|(_, other)| matches!(other, Coalesced::Shared(_)));
+        assert_eq!(shared.count(), HELD_BYTES_MAX / LENGTH);
+        drop(unread);
+        assert_eq!(coalesce.held.bytes.load(Ordering::Relaxed), 0);
+        assert!(matches!(pair("/again").await.1, Coalesced::Shared(_)));
+    }
+
+    #[tokio::test]
     async fn reads_released_together_share_one_request() {
-        let coalesce = Arc::new(Coalesce::default());
+        let coalesce = Arc::new(Coalesce::new(Metrics::new()));
         let sent = Arc::new(AtomicUsize::new(0));
         let reads: Vec<_> = (0..9)
             .map(|_| {
