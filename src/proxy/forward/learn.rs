@@ -276,8 +276,12 @@ impl SessionExchange {
                     StatusCode::CONFLICT => self.conflicted(&mut session, verb, learned, now),
                     StatusCode::NOT_FOUND => {
                         if let Some(key) = self.key.clone() {
-                            let gone = Expectation::Gone { uid: None, version: None };
-                            session.written(&self.resource, key, gone, (self.sent_at, now));
+                            // Without its subresource the object may exist.
+                            let missed = match self.subresource {
+                                None => Expectation::Gone { uid: None, version: None },
+                                Some(_) => Expectation::Uncertain,
+                            };
+                            session.written(&self.resource, key, missed, (self.sent_at, now));
                         }
                     }
                     _ => self.wrote(&mut session, verb, learned, now),
@@ -328,7 +332,10 @@ impl SessionExchange {
             (Verb::DeleteCollection, _) => {
                 session.swept(&self.resource, self.scope.clone(), now);
             }
-            (_, Learned::Object(object)) => {
+            // A subresource may answer with an object that it made.
+            (_, Learned::Object(object))
+                if self.key.as_ref().is_none_or(|key| key.name() == object.name) =>
+            {
                 let key = self.key.clone().unwrap_or_else(|| object.key());
                 if let Some(write_observer) = &self.write_observer {
                     write_observer.answered(&self.resource, &key, &object.version);

@@ -288,7 +288,7 @@ impl Record {
             heir.show(version, Source::Storage, *at);
         }
         let mut unknown = !self.blind_watches.is_empty() || !self.expired.is_empty();
-        let expected = self.expected.values().map(Expected::version);
+        let expected = self.expected.values().map(Expected::reach);
         for version in expected.chain(self.sweeps.iter().map(|sweep| sweep.proven.as_ref())) {
             match version {
                 Some(version) => heir.show(version, Source::Storage, now),

@@ -127,6 +127,32 @@ async fn lists_do_not_go_back_after_a_get_of_an_object_that_left_one() {
     assert!(again.version() >= latest, "{}", again.summary());
 }
 
+/// What the watch selects is unknown: the object has not gone because it left.
+#[tokio::test(start_paused = true)]
+async fn an_own_object_that_left_a_watch_with_an_unknown_parameter_is_shown() {
+    let proxy = Setup::default().in_memory();
+    let ours = |asked: &Asked| asked.user_agent.starts_with("listless/");
+    proxy.simulator.inject(Fault::always(Effect::StallAfter(0), move |asked| {
+        asked.verb == Verb::Watch && ours(asked)
+    }));
+    proxy.warm(PODS).await;
+    let client = proxy.client();
+    let version = client.get(PODS).await.version();
+    let own = pod("a", "own", &[("app", "web")], "n1");
+    assert_eq!(client.create("/api/v1/namespaces/a/pods", &own).await.status, 201);
+    let path = format!("{SELECTED}&shard=x&watch=1&resourceVersion={version}");
+    let mut watch = client.watch(&path).await;
+    put(&proxy, "own", "db");
+    for expected in ["ADDED", "DELETED"] {
+        let event = watch.next_line().await.expect("an event");
+        let event = String::from_utf8_lossy(&event).into_owned();
+        assert!(event.contains(expected) && event.contains("own"), "{event}");
+    }
+    settle().await;
+    let listed = client.get(PODS).await;
+    assert!(listed.names().contains(&"a/own".to_owned()), "{}", listed.summary());
+}
+
 /// `kubectl get pods -w` before a replica of Tables has started.
 #[tokio::test(start_paused = true)]
 async fn a_forwarded_watch_of_tables_keeps_no_other_read_from_memory() {

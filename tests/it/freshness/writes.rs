@@ -143,6 +143,7 @@ fn pod_removals() -> Vec<(&'static str, Vec<Step>)> {
     let eviction = r#"{"kind":"Eviction","apiVersion":"policy/v1","metadata":{"name":"web-0"}}"#;
     let same_name = r#"{"metadata":{"name":"web-0","labels":{"app":"db"}},"spec":{}}"#;
     let selection = "/api/v1/namespaces/a/pods?labelSelector=app%3Dweb";
+    let dry_run = r#"{"kind":"DeleteOptions","apiVersion":"v1","dryRun":["All"]}"#;
     vec![
         ("delete", vec![Step::delete(WEB)]),
         ("delete of a held object", vec![Step::delete(HELD)]),
@@ -158,6 +159,25 @@ fn pod_removals() -> Vec<(&'static str, Vec<Step>)> {
             vec![Step::delete(WEB), Step::post(PODS, same_name)],
         ),
         ("create and delete", vec![Step::post(PODS, NEW_POD), Step::delete(NEW)]),
+        (
+            "create, and a deletion that is a dry run",
+            vec![Step::post(PODS, NEW_POD), Step { body: dry_run, ..Step::delete(NEW) }],
+        ),
+        (
+            "create, and a patch of a missing subresource",
+            vec![
+                Step::post(PODS, NEW_POD),
+                Step::patch("/api/v1/namespaces/a/pods/new/other", MERGE, RELABEL).answered(404),
+            ],
+        ),
+        (
+            "create refused, for others created it again",
+            vec![
+                Step::delete(WEB),
+                Step::post(PODS, same_name).by_others(),
+                Step::post(PODS, same_name).answered(409),
+            ],
+        ),
         (
             "patch refused as missing",
             vec![Step::delete(WEB).by_others(), Step::patch(WEB, MERGE, RELABEL).answered(404)],

@@ -127,7 +127,9 @@ impl SessionExchange {
                 than: version.clone(),
                 version,
             },
-            _ => Expectation::Gone { uid: Some(object.uid.into()), version: Some(version) },
+            Some(_) => Expectation::Gone { uid: Some(object.uid.into()), version: Some(version) },
+            // The selection is unknown.
+            None => Expectation::AtLeast(version, None),
         };
         session.raise(&self.resource, key, expectation, Instant::now());
         self.tidy(&mut session);

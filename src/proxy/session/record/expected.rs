@@ -70,6 +70,23 @@ impl Expected {
         }
     }
 
+    /// Reports whether a state of the object is known with its version.
+    pub(super) fn is_versioned(&self) -> bool {
+        match &self.expectation {
+            Expectation::AtLeast(..) | Expectation::Exists => true,
+            Expectation::Gone { version, .. } => version.is_some(),
+            Expectation::Left { .. } | Expectation::Uncertain => false,
+        }
+    }
+
+    /// Returns the selection that the object left.
+    pub(super) fn left(&self) -> Option<&Arc<Query>> {
+        match &self.expectation {
+            Expectation::Left { selection, .. } => Some(selection),
+            _ => None,
+        }
+    }
+
     pub(super) fn is_absence(&self) -> bool {
         self.expectation.is_absence()
     }
@@ -93,13 +110,19 @@ impl Expected {
         Some(Expectation::AtLeast(version.clone(), labels.clone()))
     }
 
+    /// Returns the version from which a snapshot certainly holds everything that is known.
+    pub(super) fn reach(&self) -> Option<&ResourceVersion> {
+        let after = self.after.as_ref().map(|(version, _)| version);
+        self.version().map(|version| after.map_or(version, |after| version.max(after)))
+    }
+
     /// Returns the same as a floor. An object's version always comes from an event.
     pub(super) fn floor(&self) -> Option<(&ResourceVersion, Source)> {
         let source = match &self.expectation {
             Expectation::AtLeast(..) | Expectation::Gone { version: Some(_), .. } => Source::Cache,
             _ => Source::Storage,
         };
-        self.version().map(|version| (version, source))
+        self.reach().map(|version| (version, source))
     }
 
     /// Returns the memory held, estimated. Shared selectors count once for each object.
@@ -125,6 +148,20 @@ impl Expected {
         if self.after.as_ref().is_none_or(|(known, _)| known < version) {
             self.after = Some((version.clone(), labels.clone()));
         }
+    }
+
+    /// Notes a state of the object between the last known one and the list that it left. Returns
+    /// `false` if it is not of that time.
+    pub(super) fn also_had(&mut self, version: &ResourceVersion, labels: &KnownLabels) -> bool {
+        let Expectation::Left { than, version: left_at, .. } = &mut self.expectation else {
+            return false;
+        };
+        let is_between = *than < *version && *version <= *left_at;
+        if is_between {
+            *than = version.clone();
+            self.before = Some((version.clone(), labels.clone()));
+        }
+        is_between
     }
 
     /// Notes that the query does not select the object at this version, if that takes at most
@@ -179,10 +216,7 @@ impl Expected {
     /// Reports whether a replica with this snapshot will satisfy this expectation from now on, at
     /// every later version.
     pub(super) fn is_reached(&self, key: &ObjectKey, snapshot: &Snapshot) -> bool {
-        let after = self.after.as_ref().map(|(version, _)| version);
-        let version =
-            self.version().map(|version| after.map_or(version, |after| version.max(after)));
-        let reached = version.is_some_and(|version| snapshot.version() >= version);
+        let reached = self.reach().is_some_and(|version| snapshot.version() >= version);
         reached
             || match &self.expectation {
                 Expectation::AtLeast(version, _) => {
@@ -199,7 +233,8 @@ impl Expected {
         let shown = held.filter(|object| selects(query, object));
         // Outside the selection that it left, the object may still exist.
         let is_gone = match &self.expectation {
-            Expectation::Gone { .. } => true,
+            // Without a version it may be a dry run, whose response looks like that of a deletion.
+            Expectation::Gone { version, .. } => version.is_some() || self.proven.is_some(),
             Expectation::Left { selection, .. } => selection.covers(query),
             _ => false,
         };

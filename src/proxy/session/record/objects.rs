@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{Demand, Expected, Pages, Record, Sweep, touches};
 use crate::{
     api::{ObjectKey, Scope, query::Query, version::ResourceVersion},
-    proxy::session::{Expectation, Held, Source},
+    proxy::session::{Expectation, Held, KnownLabels, Source},
 };
 
 /// The limit of objects per group-resource; above it the record is collapsed. Each object costs
@@ -33,12 +33,17 @@ impl Record {
         expectation: Expectation,
         now: Instant,
     ) {
-        if let Expectation::AtLeast(version, _) = &expectation
-            && self.knows_newer(&key, version)
+        if let Expectation::AtLeast(version, labels) = &expectation
+            && (self.has_left_later(&key, version, labels) || self.knows_newer(&key, version))
         {
-            return;
+            return self.bound(now);
         }
         let known = self.expected.get(&key);
+        // That it exists says nothing about its absence before, or about an unknown write.
+        let expectation = match (expectation, known.map(Expected::is_versioned)) {
+            (Expectation::Exists, Some(false)) => Expectation::Uncertain,
+            (expectation, _) => expectation,
+        };
         let later = |version| known.and_then(|known| known.later(version));
         let expectation = expectation.version().and_then(later).unwrap_or(expectation);
         let before = match &expectation {
@@ -77,6 +82,15 @@ impl Record {
         outcome: Expectation,
         (sent_at, now): (Instant, Instant),
     ) {
+        // A deletion has a version of its own: this one was a dry run.
+        let outcome = match outcome {
+            Expectation::Gone { version: Some(version), .. }
+                if self.expected.get(&key).and_then(Expected::object_version) == Some(&version) =>
+            {
+                Expectation::AtLeast(version, None)
+            }
+            outcome => outcome,
+        };
         match self.expected.get(&key).filter(|known| known.at > sent_at) {
             None => self.expect(key, outcome, now),
             Some(_) if outcome.version().is_some() => self.raise(key, outcome, now),
@@ -92,11 +106,11 @@ impl Record {
         expectation: Expectation,
         (sent_at, now): (Instant, Instant),
     ) {
-        // The response may show the state up to its arrival: only a read sent later proves it or
-        // replaces it.
+        // The response may show the state up to its arrival: only a read sent later proves or
+        // replaces what is known. It may still show a newer state.
         let known = self.expected.get(&key);
         if known.is_some_and(|known| known.at > sent_at) {
-            return;
+            return self.raise(key, expectation, now);
         }
         // The storage itself went back (S-CONS-09).
         if let Expectation::AtLeast(version, _) = &expectation
@@ -125,6 +139,7 @@ impl Record {
             // One of both states has no version: only a consistent read tells which came last.
             self.expect(key, Expectation::Uncertain, now);
         } else if let Expectation::AtLeast(version, labels) = &expectation
+            && !self.has_left_later(&key, version, labels)
             && self.expected.get(&key).is_some_and(|known| known.shown_version().is_none())
         {
             self.amend(&key, |known| known.also_shown(version, labels));
@@ -179,9 +194,13 @@ impl Record {
         left: Expectation,
         (sent_at, now): (Option<Instant>, Instant),
     ) {
-        let Expectation::Left { selection, than, version } = left else { return };
-        let mut newest = than;
+        let Expectation::Left { mut selection, than, version } = left else { return };
+        let (list, mut newest) = (selection.clone(), than);
         if let Some(known) = self.expected.get(&key) {
+            // A part of the objects shows nothing about the others.
+            if known.shown_version().is_none() && !selection.selects_all() {
+                return self.note_listed(&key, &list, now);
+            }
             let is_newer = match (known.shown_version(), known.version(), sent_at) {
                 (Some(shown), ..) => *shown > version,
                 (None, _, Some(sent_at)) => known.at > sent_at,
@@ -190,17 +209,24 @@ impl Record {
                 // write whose outcome is unknown. Until then the list's own fact stays unknown, too.
                 (None, None, None) => {
                     self.expect(key.clone(), Expectation::Uncertain, now);
-                    return self.note_listed(&key, &selection, now);
+                    return self.note_listed(&key, &list, now);
                 }
             };
             if is_newer {
                 return;
             }
+            match known.left() {
+                Some(wider) if wider.covers(&selection) => selection = wider.clone(),
+                Some(other) if !selection.covers(other) => {
+                    self.expect(key.clone(), Expectation::Uncertain, now);
+                    return self.note_listed(&key, &list, now);
+                }
+                _ => {}
+            }
             if let Some((known, _)) = known.known() {
                 newest = newest.max(known);
             }
         }
-        let list = selection.clone();
         self.expect(key.clone(), Expectation::Left { selection, than: newest, version }, now);
         self.note_listed(&key, &list, now);
     }
@@ -238,10 +264,14 @@ impl Record {
     /// with a list that is sent later than all of them were shown.
     pub(in crate::proxy::session) fn prune(&mut self, replicas: &[Option<Held<'_>>]) {
         let reached = |key: &ObjectKey, expected: &Expected| {
-            replicas.iter().all(|held| match held {
-                Some(held) => !touches(held.query, key) || expected.is_reached(key, held.snapshot),
-                None => false,
-            })
+            // Without a version, no floor would remain of it.
+            expected.version().is_some()
+                && replicas.iter().all(|held| match held {
+                    Some(held) => {
+                        !touches(held.query, key) || expected.is_reached(key, held.snapshot)
+                    }
+                    None => false,
+                })
         };
         let superfluous: Vec<_> =
             self.expected.iter().filter(|(key, expected)| reached(key, expected)).collect();
@@ -285,11 +315,23 @@ impl Record {
         self.pages = Pages::default();
         self.marks.merge_all();
         for expected in expected.into_values() {
-            match expected.version() {
+            match expected.reach() {
                 Some(version) => self.show(version, Source::Storage, now),
                 None => self.sweeps = vec![Sweep { scope: Scope::All, at: now, proven: None }],
             }
         }
+    }
+
+    /// Notes a state that precedes the list which the object left; `false` if it is none.
+    fn has_left_later(
+        &mut self,
+        key: &ObjectKey,
+        version: &ResourceVersion,
+        labels: &KnownLabels,
+    ) -> bool {
+        let mut had = false;
+        self.amend(key, |known| had = known.also_had(version, labels));
+        had
     }
 
     fn knows_newer(&self, key: &ObjectKey, version: &ResourceVersion) -> bool {
