@@ -164,6 +164,30 @@ impl Expected {
         is_between
     }
 
+    /// Notes that a list of a part of the objects lacked it, while its state is unknown. `since` is
+    /// the time the list was sent, if it was consistent.
+    pub(super) fn also_missed(
+        &mut self,
+        version: &ResourceVersion,
+        (since, now): (Option<Instant>, Instant),
+    ) {
+        let is_proof = since.is_some_and(|sent_at| self.at <= sent_at);
+        if is_proof || self.proven.is_some() {
+            self.prove_at(version);
+        } else if since.is_some() {
+            return;
+        }
+        // No list that was sent earlier proves less.
+        self.at = now;
+    }
+
+    /// Notes that snapshots from this version on satisfy the facts, and no earlier ones.
+    pub(super) fn prove_at(&mut self, version: &ResourceVersion) {
+        if self.proven.as_ref().is_none_or(|proven| proven < version) {
+            self.proven = Some(version.clone());
+        }
+    }
+
     /// Notes that the query does not select the object at this version, if that takes at most
     /// `bytes_max`.
     pub(super) fn exclude(&mut self, at: &ResourceVersion, query: &Query, bytes_max: usize) {
@@ -231,15 +255,11 @@ impl Expected {
         let held = snapshot.object(key);
         let held = held.as_deref();
         let shown = held.filter(|object| selects(query, object));
-        // Outside the selection that it left, the object may still exist.
-        let is_gone = match &self.expectation {
-            // Without a version it may be a dry run, whose response looks like that of a deletion.
-            Expectation::Gone { version, .. } => version.is_some() || self.proven.is_some(),
-            Expectation::Left { selection, .. } => selection.covers(query),
-            _ => false,
-        };
+        // Outside the selection that it left, the object may still exist. A deletion may have been a
+        // dry run, whose response looks the same.
+        let has_left = self.left().is_some_and(|selection| selection.covers(query));
         if let Some((version, labels)) = &self.before
-            && !(is_gone && shown.is_none())
+            && !(has_left && shown.is_none())
             && !self.is_held(held, version, labels, demand)
         {
             return Verdict::Behind(version.clone(), Imminence::Likely);

@@ -47,7 +47,7 @@ impl Record {
         let later = |version| known.and_then(|known| known.later(version));
         let expectation = expectation.version().and_then(later).unwrap_or(expectation);
         let before = match &expectation {
-            Expectation::AtLeast(..) | Expectation::Gone { version: Some(_), .. } => None,
+            Expectation::AtLeast(..) => None,
             _ => known.and_then(Expected::known),
         };
         let mut expected = Expected::new(expectation, now, before);
@@ -82,12 +82,13 @@ impl Record {
         outcome: Expectation,
         (sent_at, now): (Instant, Instant),
     ) {
-        // A deletion has a version of its own: this one was a dry run.
+        // A deletion has a version of its own: this is that of the object, of a dry run perhaps.
+        let known = self.expected.get(&key).and_then(Expected::object_version);
         let outcome = match outcome {
-            Expectation::Gone { version: Some(version), .. }
-                if self.expected.get(&key).and_then(Expected::object_version) == Some(&version) =>
+            Expectation::Gone { uid, version }
+                if version.is_some() && known == version.as_ref() =>
             {
-                Expectation::AtLeast(version, None)
+                Expectation::Gone { uid, version: None }
             }
             outcome => outcome,
         };
@@ -109,7 +110,11 @@ impl Record {
         // The response may show the state up to its arrival: only a read sent later proves or
         // replaces what is known. It may still show a newer state.
         let known = self.expected.get(&key);
-        if known.is_some_and(|known| known.at > sent_at) {
+        if let Some(known) = known.filter(|known| known.at > sent_at) {
+            // Both say that it is gone.
+            if expectation.version().is_none() && known.is_absence() {
+                return self.expect(key, expectation, now);
+            }
             return self.raise(key, expectation, now);
         }
         // The storage itself went back (S-CONS-09).
@@ -194,11 +199,12 @@ impl Record {
         left: Expectation,
         (sent_at, now): (Option<Instant>, Instant),
     ) {
-        let Expectation::Left { mut selection, than, version } = left else { return };
+        let Expectation::Left { selection, than, version } = left else { return };
         let (list, mut newest) = (selection.clone(), than);
         if let Some(known) = self.expected.get(&key) {
             // A part of the objects shows nothing about the others.
             if known.shown_version().is_none() && !selection.selects_all() {
+                self.amend(&key, |known| known.also_missed(&version, (sent_at, now)));
                 return self.note_listed(&key, &list, now);
             }
             let is_newer = match (known.shown_version(), known.version(), sent_at) {
@@ -215,13 +221,11 @@ impl Record {
             if is_newer {
                 return;
             }
-            match known.left() {
-                Some(wider) if wider.covers(&selection) => selection = wider.clone(),
-                Some(other) if !selection.covers(other) => {
-                    self.expect(key.clone(), Expectation::Uncertain, now);
-                    return self.note_listed(&key, &list, now);
-                }
-                _ => {}
+            // The object may have returned to the rest of what it left: both are known at this version.
+            if known.left().is_some_and(|other| !selection.covers(other)) {
+                self.expect(key.clone(), Expectation::Uncertain, now);
+                self.amend(&key, |known| known.prove_at(&version));
+                return self.note_listed(&key, &list, now);
             }
             if let Some((known, _)) = known.known() {
                 newest = newest.max(known);

@@ -72,8 +72,44 @@ fn a_newer_state_in_flight_is_not_discarded() {
     assert_eq!(judge(&newer, &get(), &held(105, 105, "web"), now), behind(110));
     let older = session(at_least(100, "web"));
     assert_eq!(judge(&older, &get(), &held(105, 105, "web"), now), Verdict::Satisfied);
-    let gone = session(gone(None, None));
-    assert_ne!(judge(&gone, &get(), &held(105, 105, "web"), now), Verdict::Satisfied);
+    let missing = session(gone(None, None));
+    assert_ne!(judge(&missing, &get(), &held(105, 105, "web"), now), Verdict::Satisfied);
+}
+
+#[test]
+fn two_overlapping_reads_of_a_missing_object_bar_nothing() {
+    let [sent, arrived, now] = moments();
+    let mut session = Session::default();
+    for at in [arrived, now] {
+        session.observe(&resource(), key("a"), gone(None, None), (sent, at));
+    }
+    assert_eq!(judge(&session, &get(), &pods(90, &[]), now), Verdict::Satisfied);
+}
+
+#[test]
+fn a_list_of_a_part_raises_the_proof_of_what_is_unknown() {
+    let web = query(Some("shop"), "app=web");
+    let [known_at, sent, now] = moments();
+    let mut session = Session::default();
+    session.expect(&resource(), key("a"), Expectation::Uncertain, known_at);
+    session.proven(&resource(), known_at, &version(110));
+    session.leave(&resource(), key("a"), left(&web, 105, 120), (Some(sent), now));
+    session.proven(&resource(), sent, &version(115));
+    assert_eq!(judge(&session, &get(), &held(112, 105, "web"), now), behind(120));
+    assert_eq!(judge(&session, &get(), &pods(120, &[]), now), Verdict::Satisfied);
+}
+
+/// It left everything, then a part, and was created again in another part.
+#[test]
+fn an_own_create_between_two_absences_is_shown() {
+    let [known_at, sent, now] = moments();
+    let front = query(Some("shop"), "app=front");
+    let mut session = Session::default();
+    session.leave(&resource(), key("a"), left(&everything(), 105, 120), (Some(known_at), known_at));
+    session.leave(&resource(), key("a"), left(&front, 105, 130), (Some(sent), now));
+    session.written(&resource(), key("a"), at_least(125, "back"), (sent, now));
+    assert_ne!(judge(&session, &get(), &pods(122, &[]), now), Verdict::Satisfied);
+    assert_eq!(judge(&session, &get(), &held(130, 125, "back"), now), Verdict::Satisfied);
 }
 
 #[test]
@@ -122,6 +158,7 @@ fn a_deletion_that_may_be_a_dry_run_does_not_excuse_an_own_create() {
         let mut session = Session::default();
         session.expect(&resource(), key("a"), at_least(100, "web"), created);
         session.written(&resource(), key("a"), dry, (sent, now));
+        session.proven(&resource(), now, &version(130));
         let before = pods(90, &[]);
         assert_eq!(judge(&session, &get(), &before, now), behind(100));
     }
