@@ -126,13 +126,13 @@ impl Events {
         let (reason, kind, message) = self.words(&verdict.outcome);
         let (namespace, owner) = (namespace.clone(), owner.clone());
         let event = Event { namespace, owner, reason, kind, message };
-        let is_queued = match self.sent.lock().take(&event, of, Instant::now()) {
-            Due::Yes => self.queue.try_send(event).is_ok(),
-            Due::SentBefore => true,
-            Due::TooMany => false,
-        };
-        if !is_queued {
-            self.metrics.limit_reached(Limit::InjectorEvents);
+        // Only an event with a place counts as sent.
+        let place = self.queue.try_reserve().ok();
+        let due = place.map(|place| (place, self.sent.lock().take(&event, of, Instant::now())));
+        match due {
+            Some((place, Due::Yes)) => place.send(event),
+            Some((_, Due::SentBefore)) => {}
+            Some((_, Due::TooMany)) | None => self.metrics.limit_reached(Limit::InjectorEvents),
         }
     }
 
@@ -205,15 +205,14 @@ impl SentTable {
         if self.recent.contains_key(&key) {
             return Due::SentBefore;
         }
-        let is_last_minute = |sent: &&Sent| now.duration_since(sent.at) < MINUTE;
-        let is_full = |sent: &[&Sent], part: usize| {
-            sent.len() >= RECENT_MAX / part
-                || sent.iter().copied().filter(is_last_minute).count() >= PER_MINUTE_MAX / part
+        let is_full = |part: usize, counts: &dyn Fn(&Sent) -> bool| {
+            let counted = || self.recent.values().filter(|sent| counts(sent));
+            let is_last_minute = |sent: &&Sent| now.duration_since(sent.at) < MINUTE;
+            counted().count() >= RECENT_MAX / part
+                || counted().filter(is_last_minute).count() >= PER_MINUTE_MAX / part
         };
-        let all: Vec<&Sent> = self.recent.values().collect();
-        let own: Vec<&Sent> = all.iter().copied().filter(|sent| sent.of == of).collect();
-        if is_full(&all, 1)
-            || is_full(&own, 2)
+        if is_full(1, &|_| true)
+            || is_full(2, &|sent| sent.of == of)
             || self.refused.len() >= REFUSED_MAX
             || self.refused.contains_key(&event.namespace)
         {

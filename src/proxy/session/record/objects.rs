@@ -34,9 +34,9 @@ impl Record {
         now: Instant,
     ) {
         if let Expectation::AtLeast(version, labels) = &expectation
-            && (self.has_left_later(&key, version, labels) || self.knows_newer(&key, version))
+            && (self.has_left_later(&key, version, labels, now) || self.knows_newer(&key, version))
         {
-            return self.bound(now);
+            return;
         }
         let known = self.expected.get(&key);
         // That it exists says nothing about its absence before, or about an unknown write.
@@ -144,7 +144,7 @@ impl Record {
             // One of both states has no version: only a consistent read tells which came last.
             self.expect(key, Expectation::Uncertain, now);
         } else if let Expectation::AtLeast(version, labels) = &expectation
-            && !self.has_left_later(&key, version, labels)
+            && !self.has_left_later(&key, version, labels, now)
             && self.expected.get(&key).is_some_and(|known| known.shown_version().is_none())
         {
             self.amend(&key, |known| known.also_shown(version, labels));
@@ -332,9 +332,13 @@ impl Record {
         key: &ObjectKey,
         version: &ResourceVersion,
         labels: &KnownLabels,
+        now: Instant,
     ) -> bool {
         let mut had = false;
-        self.amend(key, |known| had = known.also_had(version, labels));
+        if self.expected.get(key).is_some_and(|known| known.left().is_some()) {
+            self.amend(key, |known| had = known.also_had(version, labels));
+            self.bound(now);
+        }
         had
     }
 
