@@ -9,7 +9,7 @@ use crate::{
     cache::digest::Digest,
 };
 
-/// A list response of the apiserver.
+/// A list response of the apiserver, or one page of it.
 #[derive(Clone, Debug)]
 pub struct List {
     /// The query that selects it.
@@ -18,9 +18,11 @@ pub struct List {
     pub version: ResourceVersion,
     /// The way it was read.
     pub source: Source,
-    /// Its content, if all of it was read.
+    /// `true` if this is all of the list; `false` for one page of several.
+    pub whole: bool,
+    /// The content of the list, if all of it was read.
     pub digest: Option<Digest>,
-    /// The replicas it was compared with. Each has the version from which it shows as much, apart
+    /// The replicas that this response was compared with. Each has the version from which it shows as much, apart
     /// from the expectations of single objects.
     pub compared: Vec<(Query, ResourceVersion)>,
     /// The time it was sent, if it was consistent and read completely.
@@ -99,8 +101,8 @@ pub enum Expectation {
 impl List {
     /// Returns a list of which only the version is known.
     pub fn unread(query: Query, version: ResourceVersion, source: Source) -> Self {
-        let (digest, compared, consistent_since) = (None, Vec::new(), None);
-        Self { query, version, source, digest, compared, consistent_since }
+        let (whole, digest, compared, consistent_since) = (false, None, Vec::new(), None);
+        Self { query, version, source, whole, digest, compared, consistent_since }
     }
 }
 

@@ -224,7 +224,7 @@ impl Record {
         }
         self.reach(&list.version, list.source, at);
         let mut mark = Mark::new(list.query, Origin::List, list.version, at);
-        mark.digest = list.digest;
+        (mark.digest, mark.whole) = (list.digest, list.whole);
         for (replica, from) in list.compared {
             mark.compared(replica, from);
         }

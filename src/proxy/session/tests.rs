@@ -352,9 +352,9 @@ fn a_list_of_equal_content_answers_at_the_last_shown_version() {
         let mut session = Session::default();
         let (query, version, compared) =
             (all.clone(), version(20), vec![(all.clone(), version(10))]);
-        let (source, consistent_since) = (Source::Storage, None);
+        let list = List::unread(query, version, Source::Storage);
         let digest = Some(digest);
-        session.listed(List { query, version, source, digest, compared, consistent_since }, now);
+        session.listed(List { whole: true, digest, compared, ..list }, now);
         (session.judge(&all, held, now), session.list_version(&all, held))
     };
     let same = Digest::of(snapshot.select(&all).iter());

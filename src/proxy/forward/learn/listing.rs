@@ -207,6 +207,7 @@ impl SessionExchange {
             return self.unread(Some(version));
         };
         let now = Instant::now();
+        let whole = self.token.is_none() && next.is_none();
         let mut session = self.session.lock();
         let paging = Paging {
             token: self.token.clone(),
@@ -231,6 +232,7 @@ impl SessionExchange {
                 query: query.clone(),
                 version: version.clone(),
                 source,
+                whole,
                 digest: page.digest,
                 compared: compared.collect(),
                 consistent_since: since.filter(|_| page.digest.is_some()),

@@ -23,6 +23,8 @@ pub(super) struct Mark {
     pub at: Instant,
     /// The content at that version, if it was read completely.
     pub digest: Option<Digest>,
+    /// `true` if its list was compared whole; `false` if only a part of it was.
+    pub whole: bool,
     cleared: Vec<Cleared>,
 }
 
@@ -124,7 +126,7 @@ impl Marks {
             Some(held) if matches!(mark.origin, Origin::Replica(_)) => {
                 (held.version, held.at) = (mark.version, mark.at);
             }
-            Some(held) => *held = mark,
+            Some(held) => held.replace(mark),
             None => {
                 self.selector_bytes += mark.selector_bytes();
                 self.marks.push(mark);
@@ -181,13 +183,14 @@ impl Marks {
 
 impl Mark {
     pub(super) fn new(of: Query, origin: Origin, version: ResourceVersion, at: Instant) -> Self {
-        Self { of: Some(of), origin, version, at, digest: None, cleared: Vec::new() }
+        let (digest, whole, cleared) = (None, false, Vec::new());
+        Self { of: Some(of), origin, version, at, digest, whole, cleared }
     }
 
     /// Returns a mark of an unknown part of the resource.
     pub(super) fn of_everything(version: ResourceVersion, at: Instant) -> Self {
-        let (origin, digest, cleared) = (Origin::List, None, Vec::new());
-        Self { of: None, origin, version, at, digest, cleared }
+        let (origin, digest, whole, cleared) = (Origin::List, None, false, Vec::new());
+        Self { of: None, origin, version, at, digest, whole, cleared }
     }
 
     /// Notes a comparison: from a version on, the replica lacks nothing except expected single
@@ -201,12 +204,26 @@ impl Mark {
         self.of.as_ref().map_or(0, Query::selector_bytes)
     }
 
-    /// Adds the facts of another mark of the same collection at the same version.
+    /// Adds the facts of another mark of the same collection at the same version. A replica lacks
+    /// nothing of a list in pages only if every page was compared with it.
     fn join(&mut self, other: Self) {
         self.digest = self.digest.or(other.digest);
-        let is_new = |new: &Cleared| self.cleared.iter().all(|held| held.replica != new.replica);
-        let new: Vec<_> = other.cleared.into_iter().filter(is_new).collect();
-        self.cleared.extend(new);
+        self.cleared.retain_mut(|held| self.whole || held.exact || held.is_also(&other));
+        if other.whole {
+            let is_new = |new: &Cleared| self.cleared.iter().all(|it| it.replica != new.replica);
+            let new: Vec<_> = other.cleared.into_iter().filter(is_new).collect();
+            self.cleared.extend(new);
+            self.whole = true;
+        }
+    }
+
+    /// Takes the place of an older mark of the same collection. One page says nothing about the
+    /// parts of the older list that are elsewhere.
+    fn replace(&mut self, mut mark: Self) {
+        if !mark.whole {
+            mark.cleared.retain_mut(|new| new.from >= self.version || new.is_also(self));
+        }
+        *self = mark;
     }
 
     fn judge(&self, demand: &Demand<'_>, now: Instant) -> Verdict {
@@ -313,6 +330,17 @@ impl Mark {
 impl Cleared {
     fn holds_at(&self, version: &ResourceVersion) -> bool {
         self.only.as_ref().is_none_or(|only| only == version)
+    }
+
+    /// Reports whether the replica also shows as much as another mark; then from the later of both
+    /// versions on.
+    fn is_also(&mut self, mark: &Mark) -> bool {
+        let known = |other: &&Cleared| {
+            other.replica == self.replica && other.only.is_none() && other.until >= mark.version
+        };
+        let Some(other) = mark.cleared.iter().find(known) else { return false };
+        self.from = self.from.clone().max(other.from.clone());
+        true
     }
 }
 

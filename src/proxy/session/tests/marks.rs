@@ -120,3 +120,38 @@ fn an_unreadable_watch_bars_until_its_end_and_a_consistent_read() {
     session.proven(&resource(), now, &version(9));
     assert_eq!(judge(&session, &all, &snapshot, now), Verdict::Satisfied);
 }
+
+/// Learns a list, or a page, that was compared with one replica of all pods.
+fn compared(session: &mut Session, at: u64, whole: bool, from: Option<u64>) {
+    let list = List::unread(everything(), version(at), Source::Storage);
+    let compared = from.map(|from| (everything(), version(from))).into_iter().collect();
+    session.listed(List { whole, compared, ..list }, Instant::now());
+}
+
+#[test]
+fn a_replica_lacks_nothing_of_a_list_only_if_it_was_compared_with_every_page() {
+    let narrow = query(Some("shop"), "");
+    let verdict = |lists: &[(u64, bool, Option<u64>)]| {
+        let mut session = Session::default();
+        for (at, whole, from) in lists {
+            compared(&mut session, *at, *whole, *from);
+        }
+        empty_at(&session, &narrow, &everything(), 10)
+    };
+    let (page, whole) = (false, true);
+    assert_eq!(verdict(&[(20, page, Some(10)), (20, page, Some(10))]), Verdict::Satisfied);
+    assert_eq!(verdict(&[(20, page, None), (20, page, Some(10))]), behind(20));
+    assert_eq!(verdict(&[(20, page, Some(10)), (20, page, None)]), behind(20));
+    assert_eq!(verdict(&[(20, page, Some(10)), (20, page, Some(12))]), behind(12));
+    // The whole list is the same at the same version.
+    assert_eq!(verdict(&[(20, whole, Some(10)), (20, page, None)]), Verdict::Satisfied);
+    assert_eq!(verdict(&[(20, whole, None), (20, page, Some(10))]), behind(20));
+    assert_eq!(verdict(&[(20, page, None), (20, whole, Some(10))]), Verdict::Satisfied);
+    assert_eq!(verdict(&[(20, page, Some(10)), (20, whole, None)]), behind(20));
+    // A page replaces what an older list showed elsewhere.
+    assert_eq!(verdict(&[(20, whole, None), (30, whole, Some(10))]), Verdict::Satisfied);
+    assert_eq!(verdict(&[(20, whole, None), (30, page, Some(10))]), behind(30));
+    assert_eq!(verdict(&[(9, whole, None), (30, page, Some(10))]), Verdict::Satisfied);
+    assert_eq!(verdict(&[(20, whole, Some(10)), (30, page, Some(9))]), Verdict::Satisfied);
+    assert_eq!(verdict(&[(20, whole, Some(11)), (30, page, Some(9))]), behind(11));
+}
