@@ -159,11 +159,7 @@ impl<'a> Side<'a> {
     }
 
     async fn run(&self, arguments: &str, meanwhile: Meanwhile) -> Result<String> {
-        let mut command = Command::new(self.program);
-        command.args(["--namespace", self.namespace]).args(arguments.split(' '));
-        command.current_dir(&self.home).env("HOME", &self.home).env("KUBECONFIG", &self.kubeconfig);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.kill_on_drop(true).spawn()?;
+        let mut child = self.command(arguments).spawn()?;
         let id = child.id().context("it has just been started")?.to_string();
         let (printing, printed) = watch::channel(String::new());
         let read = read(child.stdout.take().context("a pipe")?, printing);
@@ -185,12 +181,33 @@ impl<'a> Side<'a> {
         read.and(happened)?;
         if matches!(meanwhile, Meanwhile::Churn) {
             self.delete_pod(MARKER).await?;
+            self.shows_no_marker().await?;
         }
         let output = output?;
         let (out, error) = (printed.borrow(), String::from_utf8_lossy(&output.stderr));
         let text =
             format!("{}\n{}\n{error}", output.status, *out).replace(self.namespace, "NAMESPACE");
         Ok(plain(&text))
+    }
+
+    fn command(&self, arguments: &str) -> Command {
+        let mut command = Command::new(self.program);
+        command.args(["--namespace", self.namespace]).args(arguments.split(' '));
+        command.current_dir(&self.home).env("HOME", &self.home).env("KUBECONFIG", &self.kubeconfig);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.kill_on_drop(true);
+        command
+    }
+
+    /// Waits until lists lack the marker: nobody promised this side that a deletion by another
+    /// client is shown at once, and the next command lists.
+    async fn shows_no_marker(&self) -> Result<()> {
+        let shows_it = async || -> Result<bool> {
+            let listed = self.command("get pods -o name").output().await?;
+            Ok(String::from_utf8_lossy(&listed.stdout).contains(MARKER))
+        };
+        while shows_it().await? {}
+        Ok(())
     }
 
     async fn happen(&self, meanwhile: Meanwhile) -> Result<()> {

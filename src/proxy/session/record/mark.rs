@@ -335,7 +335,7 @@ impl Cleared {
     /// Reports whether the replica also shows as much as another mark; then from the later of both
     /// versions on.
     fn is_also(&mut self, mark: &Mark) -> bool {
-        let known = |other: &&Cleared| {
+        let known = |other: &&Self| {
             other.replica == self.replica && other.only.is_none() && other.until >= mark.version
         };
         let Some(other) = mark.cleared.iter().find(known) else { return false };
