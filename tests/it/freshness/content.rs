@@ -104,6 +104,24 @@ async fn a_truncated_list_sets_a_floor_for_its_scope() {
     assert!(listed.names().contains(&"a/web-9".to_owned()), "{}", listed.summary());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_list_in_yaml_or_cbor_bars_memory_only_in_its_scope_and_until_the_next_list() {
+    const ELSEWHERE: &str = "/api/v1/namespaces/b/configmaps";
+    for media in ["application/yaml", "application/cbor"] {
+        let proxy = Setup::default().in_memory();
+        proxy.warm(MAPS).await;
+        proxy.warm(ELSEWHERE).await;
+        let reads_it = |asked: &Asked| asked.verb == Verb::List && asked.namespace == "a";
+        proxy.simulator.inject(Fault::next(1, Effect::Garbage, reads_it));
+        let client = proxy.client();
+        let read = client.clone().with("accept", media).get(MAPS).await;
+        assert!(read.status == 200 && !read.is_hit(), "{}", read.summary());
+        assert!(client.get(ELSEWHERE).await.is_hit(), "{media}");
+        assert!(!client.get(MAPS).await.is_hit(), "{media}");
+        assert!(client.get(MAPS).await.is_hit(), "{media}");
+    }
+}
+
 /// A replica that receives only the first of two events.
 #[tokio::test(start_paused = true)]
 async fn an_intermediate_list_is_not_served_as_the_later_one() {
