@@ -8,6 +8,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, bail};
+use tokio::time::MissedTickBehavior;
 
 use crate::dataset::{Dataset, current_version};
 use crate::rig::client::{Answer, Client, Protocol, Request};
@@ -30,10 +31,10 @@ const CLOCK_TRIES: u32 = 4;
 /// The number of attempts to get both responses within one second.
 const SECOND_TRIES: u32 = 20;
 /// The number of attempts before a case counts as never answered from memory.
-const WARM_TRIES: u32 = 200;
+const WARM_TRIES: u32 = 600;
 /// The same for a case whose replica is behind its floor, which may last.
 const WARM_TRIES_WHEN_BEHIND: u32 = 60;
-/// The same, once many cases have failed to warm up.
+/// Both, once that many cases have failed in the same way.
 const WARM_TRIES_WHEN_HOPELESS: u32 = 3;
 const HOPELESS_AFTER: usize = 10;
 const WARM_PERIOD: Duration = Duration::from_millis(50);
@@ -162,9 +163,13 @@ impl<'a> Suite<'a> {
         if case.memory != Memory::Wanted || last == Served::Hit {
             return Ok((Vec::new(), last));
         }
-        let hopeless = self.report.cold.len() + self.report.behind > HOPELESS_AFTER;
-        let tries = if hopeless { WARM_TRIES_WHEN_HOPELESS } else { WARM_TRIES };
+        let tries = |failed, tries| {
+            if failed > HOPELESS_AFTER { WARM_TRIES_WHEN_HOPELESS } else { tries }
+        };
+        let tries_when_behind = tries(self.report.behind, WARM_TRIES_WHEN_BEHIND);
+        let tries = tries(self.report.cold.len(), WARM_TRIES);
         let mut period = tokio::time::interval(WARM_PERIOD);
+        period.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let is_behind = |status: &str| status.contains("fwd=stale");
         for attempt in 0..tries {
             period.tick().await;
@@ -172,7 +177,7 @@ impl<'a> Suite<'a> {
             if !differences.is_empty() || served == Served::Hit {
                 return Ok((differences, served));
             }
-            if attempt >= WARM_TRIES_WHEN_BEHIND && is_behind(&self.last_status) {
+            if attempt >= tries_when_behind && is_behind(&self.last_status) {
                 break;
             }
         }
@@ -259,6 +264,7 @@ impl<'a> Suite<'a> {
             if second() == begun {
                 return Ok(pair);
             }
+            tokio::time::sleep(until_next_second()).await;
         }
         bail!("both responses never came within one second")
     }
@@ -329,8 +335,16 @@ impl<'a> Suite<'a> {
 
 /// The second of the clock.
 fn second() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
+    since_1970().as_secs()
+}
+
+/// The time until just after the next second begins.
+fn until_next_second() -> Duration {
+    Duration::from_millis(1005 - u64::from(since_1970().subsec_millis()))
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 /// The case for the next page of a response, if it has one.

@@ -18,7 +18,7 @@ use crate::rig::control_plane::{User, Version};
 const CASES_MIN: usize = 220;
 
 /// The number of retries of an apiserver that differs from itself.
-const SETTLE_ATTEMPTS: usize = 5;
+const SETTLE_ATTEMPTS: usize = 15;
 const SETTLE_POLL: Duration = Duration::from_secs(1);
 
 #[tokio::test]

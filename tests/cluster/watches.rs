@@ -70,8 +70,9 @@ const INITIAL_EVENTS: &str = "&sendInitialEvents=true&resourceVersionMatch=NotOl
 
 const BOOKMARK: &str = r#"{"type":"BOOKMARK""#;
 
-/// The time after which the last event has come.
+/// The time after which the last event has come; on a busy machine, some of them.
 const ARRIVAL: Duration = Duration::from_secs(2);
+const ARRIVALS_MAX: u32 = 30;
 
 /// The watched objects and their representation.
 #[derive(Clone, Copy)]
@@ -231,7 +232,8 @@ async fn watches_tell_the_same(version: Version) {
     for (_, collection, kind) in KINDS {
         churn(direct, collection, kind).await;
     }
-    tokio::time::sleep(ARRIVAL).await;
+    arrived(|| pairs.iter().map(|(it, direct)| (it.lines().len(), direct.lines().len())).collect())
+        .await;
     let mut told = 0;
     for (through, direct) in &pairs {
         let lines = through.lines();
@@ -240,6 +242,17 @@ async fn watches_tell_the_same(version: Version) {
     }
     eprintln!("proof: {told} events of {} watches on {}", pairs.len(), version.name());
     assert!(told > 500, "{told} events are too few");
+}
+
+/// Waits for the last event. `counts` has the events of both watches of each pair: if they still
+/// differ in the end, the comparison says it.
+pub async fn arrived(counts: impl Fn() -> Vec<(usize, usize)>) {
+    for _ in 0..ARRIVALS_MAX {
+        tokio::time::sleep(ARRIVAL).await;
+        if counts().iter().all(|(one, other)| one == other) {
+            break;
+        }
+    }
 }
 
 /// Lists until memory answers; returns the version of the list.

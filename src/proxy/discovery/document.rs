@@ -7,7 +7,7 @@ use std::{collections::VecDeque, fmt, sync::OnceLock};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
-use jiff::{Span, civil::DateTime, fmt::strtime};
+use jiff::{Span, Timestamp, civil::DateTime, fmt::strtime};
 use tokio::time::Instant;
 
 use super::wanted::is_tag;
@@ -23,6 +23,8 @@ pub struct Document {
     chunks: VecDeque<Bytes>,
     bytes: usize,
     learned_at: Instant,
+    /// `true` if `Last-Modified` is the time of the response, as the index of OpenAPI v3 has it.
+    is_modified_now: bool,
     /// The headers of the apiserver's own "not modified", after the first one.
     not_modified: OnceLock<HeaderMap>,
 }
@@ -62,8 +64,10 @@ impl Document {
             return None;
         }
         let tag = headers.get(header::ETAG).filter(|tag| is_tag(tag)).cloned();
+        let is_modified_now = tag.is_none() && is_modified_now(headers);
         Some(Self {
             tag,
+            is_modified_now,
             headers: lasting(headers),
             bytes: chunks.iter().map(Bytes::len).sum::<usize>() + OVERHEAD_BYTES,
             chunks: chunks.clone(),
@@ -114,6 +118,11 @@ impl Document {
         {
             headers.insert(header::EXPIRES, later);
         }
+        if self.is_modified_now
+            && let Some(now) = self.headers.get(header::LAST_MODIFIED).and_then(now_like)
+        {
+            headers.insert(header::LAST_MODIFIED, now);
+        }
         response
     }
 
@@ -163,6 +172,23 @@ fn lasting(headers: &HeaderMap) -> HeaderMap {
         lasting.append(name.clone(), value.clone());
     }
     lasting
+}
+
+/// Reports whether the last change has the time of the response, which is dated as its head is
+/// written: at most a second later.
+fn is_modified_now(headers: &HeaderMap) -> bool {
+    let (Some(modified), Some(date)) =
+        (headers.get(header::LAST_MODIFIED), headers.get(header::DATE))
+    else {
+        return false;
+    };
+    modified == date || later(modified, 1).is_some_and(|later| later == date)
+}
+
+/// Returns the present time in the zone of another, which is UTC by some name.
+fn now_like(other: &HeaderValue) -> Option<HeaderValue> {
+    let (_, zone) = other.to_str().ok()?.rsplit_once(' ')?;
+    HeaderValue::from_str(&format!("{} {zone}", Timestamp::now().strftime(GO_TIME))).ok()
 }
 
 /// Returns a time as Go prints it, some seconds later, in any zone.
@@ -251,6 +277,26 @@ mod tests {
         let answered =
             kept.answer(Form::Whole, &HeaderMap::new(), at + std::time::Duration::from_secs(40));
         assert_eq!(answered.headers()["expires"], "Mon, 01 Jan 2029 00:00:10 UTC");
+    }
+
+    #[test]
+    fn a_last_change_that_is_the_time_of_the_response_is_always_now() {
+        let modified = ("last-modified", "Sun, 31 Dec 2028 23:59:59 GMT");
+        let answered = |more: &[(&'static str, &'static str)]| {
+            let headers: Vec<_> = more.iter().copied().chain([modified]).collect();
+            let kept = document(&headers, Instant::now()).expect("a document");
+            let answer = kept.answer(Form::Whole, &HeaderMap::new(), Instant::now());
+            answer.headers()["last-modified"].clone()
+        };
+        for date in ["Sun, 31 Dec 2028 23:59:59 GMT", "Mon, 01 Jan 2029 00:00:00 GMT"] {
+            let answered = answered(&[("date", date)]);
+            let now = now_like(&answered).expect("a time");
+            assert!(answered == now || later(&answered, 1).as_ref() == Some(&now), "{answered:?}");
+        }
+        let date = ("date", "Mon, 01 Jan 2029 00:00:01 GMT");
+        assert_eq!(answered(&[date]), modified.1, "it changed before");
+        assert_eq!(answered(&[("date", modified.1), ("etag", "\"A\"")]), modified.1);
+        assert_eq!(answered(&[]), modified.1);
     }
 
     #[test]

@@ -49,7 +49,7 @@ const LADDER: [i64; 16] = [
 const RICH: [&str; 5] = ["pods", "jobs", "cronjobs", "events", "clocks"];
 const PER_KIND: usize = 4;
 
-const SETTLE_LIMIT: Duration = Duration::from_secs(30);
+const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(100);
 
 /// Makes the objects; returns the data set as it is then.

@@ -19,6 +19,7 @@ use crate::differential::protobuf::{event_type, events};
 use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{User, Version};
 use crate::rig::proxy_process::ProxyProcess;
+use crate::watches::arrived;
 
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 const SERVICES: &str = "/api/v1/namespaces/shop/services";
@@ -64,14 +65,12 @@ const QUERIES: &[&str] = &[
 /// The number of compared watches per form; it may only grow.
 const WATCHES_MIN: usize = 60;
 /// The polls that may start a replica, and the time between them.
-const WARM_TRIES: u32 = 40;
+const WARM_TRIES: u32 = 300;
 const WARM_POLL: Duration = Duration::from_millis(100);
-/// The time after which the last event has come.
-const ARRIVAL: Duration = Duration::from_secs(2);
 /// The part of a second in which a watch opens and a write is sent.
-const EARLY: std::ops::Range<u32> = 50..450;
+const EARLY: std::ops::Range<u32> = 50..300;
 /// Events so near to the turn of a second may have ages of either.
-const TURN_MILLIS: u128 = 40;
+const TURN_MILLIS: u128 = 50;
 
 /// Watches per HTTP/2 connection: servers limit the streams of one.
 const STREAMS_MAX: usize = 40;
@@ -157,7 +156,8 @@ async fn tell_the_same(version: Version, form: Form) {
     for (collection, _) in form.rows {
         churn(&writer, collection).await;
     }
-    tokio::time::sleep(ARRIVAL).await;
+    let count = |watch: &Watch| watch.events(form.tables).len();
+    arrived(|| pairs.iter().map(|(_, it, through)| (count(it), count(through))).collect()).await;
     let (mut told, mut hits, mut substituted) = (0, 0, 0);
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     let mut differences = Vec::new();

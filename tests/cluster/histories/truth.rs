@@ -58,7 +58,7 @@ pub struct Object {
 }
 
 /// The time after which etcd has delivered its acknowledged changes.
-const ARRIVAL: Duration = Duration::from_secs(20);
+const ARRIVAL: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
 
 // === impl Truth ===

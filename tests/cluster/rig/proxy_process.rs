@@ -17,7 +17,7 @@ use super::client::{Client, Protocol, Server};
 use super::control_plane::RequestCounts;
 use super::process::{Process, Signal};
 
-const START_LIMIT: Duration = Duration::from_secs(20);
+const START_LIMIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
 /// A running `listless local` or `listless gateway`.

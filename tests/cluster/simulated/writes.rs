@@ -24,7 +24,7 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const JSON: &str = "application/json";
 
 /// The limit on the delay of an event; silence after the last one is not awaited.
-const EVENT_LIMIT: Duration = Duration::from_secs(10);
+const EVENT_LIMIT: Duration = Duration::from_secs(60);
 
 /// The writes to a collection, one after the other. `{o}` stands for the object's path, `@last` for
 /// the body of the last response that was an object, `@first` for the first one.

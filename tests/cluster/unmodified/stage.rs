@@ -26,7 +26,7 @@ cache:
 /// A replica has one form, and is there once it was asked for in it.
 const FORMS: [&str; 2] = [JSON, "application/vnd.kubernetes.protobuf"];
 const JSON: &str = "application/json";
-const WARM_LIMIT: Duration = Duration::from_secs(20);
+const WARM_LIMIT: Duration = Duration::from_secs(60);
 const WARM_POLL: Duration = Duration::from_millis(50);
 
 /// The control plane.
