@@ -24,7 +24,7 @@ mod expiring;
 mod fake;
 #[cfg(test)]
 mod fixture;
-mod form;
+pub mod form;
 mod held;
 pub mod history;
 mod index;
@@ -37,7 +37,7 @@ mod pages;
 mod pair;
 mod pool;
 pub mod portion;
-mod reader;
+pub mod reader;
 mod rebuild;
 mod redefine;
 pub mod reflector;

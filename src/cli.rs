@@ -11,7 +11,7 @@ mod configuration;
 mod explain;
 mod export;
 mod inject;
-mod kubeconfig;
+pub mod kubeconfig;
 mod log;
 pub(crate) mod options;
 mod probe;

@@ -43,7 +43,7 @@ pub enum Envelope {
 
 /// The splitter of a LIST body in some form.
 #[derive(Debug)]
-pub(super) enum ListSplitter {
+pub enum ListSplitter {
     /// In JSON.
     Json(Splitter),
     /// In protobuf.
@@ -246,7 +246,7 @@ impl From<JsonEnvelope> for Envelope {
 
 impl ListSplitter {
     /// Creates a splitter that rejects larger items.
-    pub(super) fn new(form: Form, resource: &GroupVersionResource, item_bytes_max: usize) -> Self {
+    pub fn new(form: Form, resource: &GroupVersionResource, item_bytes_max: usize) -> Self {
         match form {
             Form::Json => Self::Json(Splitter::new(item_bytes_max)),
             Form::Protobuf => Self::Protobuf(ProtobufSplitter::new(item_bytes_max)),
@@ -255,14 +255,14 @@ impl ListSplitter {
     }
 
     /// Notes that the next bytes arrive within a window of time.
-    pub(super) fn arrives(&mut self, window: Window) {
+    pub fn arrives(&mut self, window: Window) {
         if let Self::Table(splitter) = self {
             splitter.arrives(window);
         }
     }
 
     /// Accepts the next bytes; passes on each item that they complete.
-    pub(super) fn feed<E: From<SplitError>>(
+    pub fn feed<E: From<SplitError>>(
         &mut self,
         bytes: &[u8],
         on_item: impl FnMut(&[u8]) -> Result<(), E>,
@@ -275,7 +275,7 @@ impl ListSplitter {
     }
 
     /// Ends the body; returns the form of the list and its version.
-    pub(super) fn finish(self) -> Result<(Envelope, ResourceVersion), ReflectorFailure> {
+    pub fn finish(self) -> Result<(Envelope, ResourceVersion), ReflectorFailure> {
         match self {
             Self::Json(splitter) => {
                 let (header, trailer) = splitter.finish()?;

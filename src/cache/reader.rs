@@ -31,7 +31,7 @@ use crate::api::{
 
 /// The parser of one query's objects.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub struct Reader {
     resource: GroupVersionResource,
     api_version: String,
     scope: Scope,
@@ -103,7 +103,7 @@ struct LabelVisitor;
 
 impl Reader {
     /// Creates a parser for objects of a resource in a scope, in a form.
-    pub(super) fn new(resource: GroupVersionResource, scope: Scope, form: Form) -> Self {
+    pub fn new(resource: GroupVersionResource, scope: Scope, form: Form) -> Self {
         let api_version = resource.api_version();
         let (interner, unproven) = Default::default();
         Self { resource, api_version, scope, form, interner, window: None, unproven }
@@ -130,7 +130,7 @@ impl Reader {
     }
 
     /// Parses an item of a LIST; returns its style, too.
-    pub(super) fn item(&mut self, raw: &[u8]) -> Result<(Object, Style), ObjectError> {
+    pub fn item(&mut self, raw: &[u8]) -> Result<(Object, Style), ObjectError> {
         let raw = Bytes::copy_from_slice(raw);
         match self.form {
             Form::Json | Form::Table => self.read(raw),

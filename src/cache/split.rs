@@ -8,7 +8,7 @@ use memchr::memchr2;
 
 /// A LIST body in progress.
 #[derive(Debug)]
-pub(super) struct Splitter {
+pub struct Splitter {
     state: SplitState,
     header: Vec<u8>,
     trailer: Vec<u8>,

@@ -134,7 +134,7 @@ pub(super) fn read_ours(file: &Path) -> Result<kube::config::Kubeconfig, Kubecon
 
 /// Returns a kubeconfig as YAML. Each value is on its key's line, as kubectl writes it and scripts
 /// expect it.
-pub(super) fn yaml(document: &impl Serialize) -> Result<String, serde_saphyr::ser::Error> {
+pub fn yaml(document: &impl Serialize) -> Result<String, serde_saphyr::ser::Error> {
     let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
     serde_saphyr::to_string_with_options(document, options)
 }

@@ -12,11 +12,13 @@ use std::{
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use kube::config::Kubeconfig;
 use listless::{
     api::{
-        GroupVersionResource,
+        GroupVersionResource, Scope,
         continue_token::ContinueToken,
         field::protobuf_field_values,
+        form::Form,
         learn::Learner,
         media::Negotiated,
         protobuf::wire::{Fields, Value, put_bytes, put_number},
@@ -24,6 +26,13 @@ use listless::{
         selector::{FieldSelector, LabelSelector},
         watch::WatchReader,
     },
+    cache::{
+        form::ListSplitter,
+        reader::Reader,
+        reflector::ReflectorFailure,
+        table::{Moment, Window},
+    },
+    cli::kubeconfig,
     config::Config,
     injector::{manifest, patch::Settings, review},
     websocket::Incoming,
@@ -240,6 +249,64 @@ fn responses_in_any_pieces() {
             assert_eq!(learned(&[bytes]), learned(&pieces(bytes, cuts)), "{media}");
         });
     }
+}
+
+/// A list in protobuf with one object.
+fn protobuf_list() -> Vec<u8> {
+    let message = |fields: &[(u8, &[u8])]| {
+        let mut message = Vec::new();
+        fields.iter().for_each(|(number, value)| put_bytes(&mut message, *number, value));
+        message
+    };
+    let label = message(&[(1, b"app"), (2, b"web")]);
+    let object = message(&[(1, b"a"), (3, b"b"), (5, b"u"), (6, b"3"), (11, &label)]);
+    let list = message(&[(1, &message(&[(2, b"12")])), (2, &message(&[(1, &object), (3, b"")]))]);
+    let kind = message(&[(1, b"v1"), (2, b"PodList")]);
+    let unknown = message(&[(1, &kind), (2, &list), (3, b""), (4, b"")]);
+    [&b"k8s\0"[..], &unknown].concat()
+}
+
+/// The splitter of a replica's list, and the reader of its objects.
+#[test]
+fn lists_in_any_pieces() {
+    let pods = GroupVersionResource::new("", "v1", "pods");
+    let seeds = [corpus("answers"), corpus("lists"), vec![protobuf_list()]].concat();
+    // Ages of rows are read at the time of their arrival: five minutes after the creation of one.
+    let at = Moment(1_767_225_900_000_000_000);
+    for form in [Form::Json, Form::Protobuf, Form::Table] {
+        fuzz(&seeds, |bytes, cuts| {
+            let read = |pieces: &[&[u8]]| {
+                let mut splitter = ListSplitter::new(form, &pods, 1_000);
+                splitter.arrives(Window { from: at, to: at });
+                let mut reader = Reader::new(pods.clone(), Scope::All, form);
+                let mut objects = Vec::new();
+                let mut keep = |item: &[u8]| {
+                    let object = reader.item(item).map(|(object, style)| {
+                        let (key, version) = (object.key().clone(), object.version().clone());
+                        (key, version, object.raw().clone(), style)
+                    });
+                    objects.push(object.map_err(|error| error.to_string()));
+                    Ok::<_, ReflectorFailure>(())
+                };
+                let fed = pieces.iter().try_for_each(|piece| splitter.feed(piece, &mut keep));
+                let ended = fed.map(|()| splitter.finish().map_err(|error| error.to_string()));
+                (objects, ended.map_err(|error| error.to_string()))
+            };
+            assert_eq!(read(&[bytes]), read(&pieces(bytes, cuts)), "{form:?}");
+        });
+    }
+}
+
+#[test]
+fn kubeconfigs() {
+    fuzz(&corpus("kubeconfigs"), |bytes, _| {
+        let text = String::from_utf8_lossy(bytes);
+        let Ok(read) = Kubeconfig::from_yaml(&text) else { return };
+        let written = kubeconfig::yaml(&read).expect("YAML");
+        let again = Kubeconfig::from_yaml(&written).expect("what is written is read");
+        let value = |it: &Kubeconfig| serde_json::to_value(it).expect("JSON");
+        assert_eq!(value(&again), value(&read), "{written}");
+    });
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::{
 
 /// A LIST body in protobuf, in progress.
 #[derive(Debug)]
-pub(in crate::cache) struct ProtobufSplitter {
+pub struct ProtobufSplitter {
     state: State,
     /// The bytes before the first item.
     header: Vec<u8>,
