@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;
 use tokio::time::timeout;
 
-use crate::clusters::skipped;
+use crate::clusters::{Machine, skipped};
 use crate::rig::artifact::{Built, Recipe, source_folder, work_folder};
 
 /// The findings of the browser.
@@ -41,6 +41,7 @@ const START_LIMIT: Duration = Duration::from_secs(180);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_real_browser_finds_no_fault_of_the_page() {
     let Some(program) = visitor() else { return };
+    let _machine = Machine::beside().await;
     let demo = Demo::start().await.expect("a demo");
     let folder = work_folder().join("page");
     std::fs::create_dir_all(&folder).expect("a folder");

@@ -26,7 +26,7 @@ const CHURN_PERIOD: Duration = Duration::from_millis(20);
 /// The number of misses with details; the count itself is never cut.
 const TOLD_MAX: usize = 20;
 /// The maximum number of LISTs until a replica answers.
-const WARM_TRIES: u32 = 200;
+const WARM_TRIES: u32 = 2_400;
 const WARM_PERIOD: Duration = Duration::from_millis(25);
 
 /// The namespace the loops work in.

@@ -11,8 +11,8 @@ use super::{BINDING, COLLECTION, NAMESPACE, Shop};
 use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{User, Version};
 
-/// The time in the gateway's documentation, plus the time the apiserver itself may need.
-const ENDS_WITHIN: Duration = Duration::from_millis(10_500);
+/// The time in the gateway's documentation, plus that of a review, and of the apiserver itself.
+const ENDS_WITHIN: Duration = Duration::from_secs(12);
 const POLL: Duration = Duration::from_millis(50);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

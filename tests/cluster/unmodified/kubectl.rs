@@ -22,8 +22,8 @@ use crate::rig::client::Request;
 const LIMIT: Duration = Duration::from_secs(60);
 /// A pod whose creation ends a churn: a watch shows it after all earlier events.
 const MARKER: &str = "marker";
-/// The pause before a change, so that a command is waiting for it; its output is the same if it is
-/// not.
+/// The pause before a change, so that a command is waiting for it; from where it starts, its output is
+/// the same if it is not.
 const PAUSE: Duration = Duration::from_millis(800);
 
 /// One of the two sides.
@@ -60,6 +60,9 @@ pub struct Said {
     /// The exit code and both outputs, without the parts that may differ.
     pub outcome: String,
 }
+
+/// It prints a line once it has found the pod, which it would not look for in vain.
+const DELETE: &str = "wait pod/two --for=jsonpath={.metadata.name}=two --for=delete --timeout=30s";
 
 /// The commands of the script; `MANIFEST` and `CHANGED` are files.
 const SCRIPT: &[(&str, Meanwhile)] = &[
@@ -99,7 +102,7 @@ const SCRIPT: &[(&str, Meanwhile)] = &[
     ("wait --for=condition=Ready pod/one --timeout=30s", Meanwhile::Ready),
     ("wait --for=condition=Ready pod/one --timeout=30s", Meanwhile::Nothing),
     ("wait --for=condition=Ready pod/two --timeout=1s", Meanwhile::Nothing),
-    ("wait --for=delete pod/two --timeout=30s", Meanwhile::Deleted),
+    (DELETE, Meanwhile::Deleted),
     ("rollout status deployment/web --timeout=30s", Meanwhile::RolledOut),
     ("rollout history deployment/web", Meanwhile::Nothing),
     ("diff -f CHANGED", Meanwhile::Nothing),
@@ -167,7 +170,12 @@ impl<'a> Side<'a> {
             match meanwhile {
                 Meanwhile::Nothing => {}
                 Meanwhile::Churn => shown(&printed, "one").await,
-                _ => tokio::time::sleep(PAUSE).await,
+                Meanwhile::RolledOut => shown(&printed, "Waiting").await,
+                Meanwhile::Deleted => {
+                    shown(&printed, "condition met").await;
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Meanwhile::Ready => tokio::time::sleep(PAUSE).await,
             }
             self.happen(meanwhile).await?;
             if matches!(meanwhile, Meanwhile::Churn) {
@@ -267,11 +275,14 @@ async fn read(mut out: ChildStdout, printing: watch::Sender<String>) -> Result<(
     Ok(())
 }
 
-/// Waits until a command has printed this, or has ended.
+/// Waits until a command has printed this and the rest of its line or object, or has ended.
 async fn shown(printed: &watch::Receiver<String>, text: &str) {
+    let is_whole = |printed: &String| {
+        let end = if printed.starts_with('{') { "\n}\n" } else { "\n" };
+        printed.split_once(text).is_some_and(|(_, rest)| rest.contains(end))
+    };
     // The comparison finds out which.
-    let mut printed = printed.clone();
-    let _ended = printed.wait_for(|printed| printed.contains(text)).await;
+    let _ended = printed.clone().wait_for(is_whole).await;
 }
 
 /// Fails with every command whose outcomes differ.

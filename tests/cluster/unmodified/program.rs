@@ -18,7 +18,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use super::reflectors::Reflectors;
 
 /// A cold start of a JVM on a busy machine, and the programs' own limit of 40 s for settling.
-const LINE_LIMIT: Duration = Duration::from_secs(60);
+const LINE_LIMIT: Duration = Duration::from_secs(180);
 
 /// The kind of follower.
 #[derive(Clone, Debug)]

@@ -20,8 +20,8 @@ use tokio::task::JoinHandle;
 
 use super::program::Finding;
 
-const READY_LIMIT: Duration = Duration::from_secs(30);
-const SETTLE_LIMIT: Duration = Duration::from_secs(90);
+const READY_LIMIT: Duration = Duration::from_secs(90);
+const SETTLE_LIMIT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
 
 /// Reflectors that run until they are dropped.

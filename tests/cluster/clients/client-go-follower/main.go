@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	settleLimit = 40 * time.Second
+	settleLimit = 120 * time.Second
 	settlePoll  = 50 * time.Millisecond
 )
 

@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CoreV1Api, KubeConfig, makeInformer } from '@kubernetes/client-node';
 
-const SETTLE_MILLIS = 40_000;
+const SETTLE_MILLIS = 120_000;
 const RESTART_MILLIS = 1000;
 
 const [namespace] = process.argv.slice(2);

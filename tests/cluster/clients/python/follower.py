@@ -14,7 +14,7 @@ import time
 from kubernetes import client, config, watch
 from kubernetes.informer import informer
 
-SETTLE_SECONDS = 40
+SETTLE_SECONDS = 120
 # A resync of this library is a list.
 RESYNC_SECONDS = 5
 

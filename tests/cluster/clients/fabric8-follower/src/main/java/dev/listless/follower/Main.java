@@ -16,7 +16,7 @@ import java.util.concurrent.TimeUnit;
  * until all copies hold the object {@code marker}. Then it prints the copies.
  */
 public final class Main {
-  private static final long SETTLE_NANOS = 40_000_000_000L;
+  private static final long SETTLE_NANOS = 120_000_000_000L;
 
   private final Map<String, Follower> followers = new LinkedHashMap<>();
   private final Report report = new Report();

@@ -29,7 +29,7 @@ import java.util.TreeMap;
  */
 public final class Main {
   private static final long RESYNC_MILLIS = 2000;
-  private static final long SETTLE_NANOS = 40_000_000_000L;
+  private static final long SETTLE_NANOS = 120_000_000_000L;
 
   private final Map<String, SharedIndexInformer<? extends KubernetesObject>> followers =
       new LinkedHashMap<>();
