@@ -8,6 +8,7 @@
 //! fit becomes stricter.
 
 mod facts;
+mod inheritance;
 mod record;
 mod verdict;
 
@@ -30,6 +31,8 @@ pub struct Session {
     records: HashMap<GroupResource, Record>,
     /// `true` if something was seen or written, beyond inherited state.
     lived: bool,
+    /// `true` if a write's outcome was lost before anything else was seen or written.
+    lost_first: bool,
     /// `true` if there were more group-resources than fit: those without a record are barred.
     overflowed: bool,
     /// `true` if the client may have seen any resource before the session began.
@@ -39,18 +42,13 @@ pub struct Session {
 /// The limit of group-resources per session; apiservers serve far fewer.
 const RECORDS_MAX: usize = 2048;
 
+/// The limit of the bytes of a group-resource: no apiserver serves a longer one, so nothing of it
+/// can be shown.
+const RESOURCE_BYTES_MAX: usize = 512;
+
 // === impl Session ===
 
 impl Session {
-    /// Returns the session of clients that another process served before.
-    ///
-    /// A replica's content is newer than everything they saw, because its first list is consistent
-    /// and came later. A cache in the apiserver may be older: forwarded reads stay consistent until
-    /// a newer version was shown.
-    pub fn of_unknown_past() -> Self {
-        Self { past_unknown: true, ..Self::default() }
-    }
-
     /// Decides whether a replica that covers `query` may answer it at the level `session`
     /// (S-CONS-32).
     pub fn judge(&self, query: &Query, held: Held<'_>, now: Instant) -> Verdict {
@@ -182,6 +180,27 @@ impl Session {
     ) {
         if let Some(record) = self.record_mut(resource) {
             record.expect(key, expectation, now);
+        }
+    }
+
+    /// Notes that the outcome of a write is unknown. `key` is that of its object, if it has only one.
+    ///
+    /// As long as nothing else is known of the caller, the apiserver may not even accept it: it gets
+    /// one barrier without any name that it chose.
+    pub fn lost_write(
+        &mut self,
+        resource: &GroupResource,
+        (key, scope): (Option<ObjectKey>, Scope),
+        now: Instant,
+    ) {
+        match key {
+            Some(key) if self.lived => self.expect(resource, key, Expectation::Uncertain, now),
+            None if self.lived => self.swept(resource, scope, now),
+            _ if self.lost_first && !self.records.contains_key(resource) => self.overflowed = true,
+            _ => {
+                self.swept(resource, Scope::All, now);
+                (self.lived, self.lost_first) = (false, true);
+            }
         }
     }
 
@@ -338,28 +357,6 @@ impl Session {
         }
     }
 
-    /// Returns a session with all demands of this one, which has not seen anything itself.
-    #[must_use]
-    pub fn heir(&self) -> Self {
-        Self { lived: false, ..self.clone() }
-    }
-
-    /// Reports whether it has seen or written anything itself.
-    pub fn has_lived(&self) -> bool {
-        self.lived
-    }
-
-    /// Makes `heir` demand everything that this session demands, or more.
-    pub fn bequeath(&self, heir: &mut Self, now: Instant) {
-        heir.overflowed |= self.overflowed;
-        heir.past_unknown |= self.past_unknown;
-        for (resource, record) in &self.records {
-            if let Some(inherited) = heir.record_mut(resource) {
-                record.bequeath(inherited, now);
-            }
-        }
-    }
-
     /// Replaces the facts about single objects by floors of their whole resource.
     pub fn coarsen(&mut self, now: Instant) {
         self.records.values_mut().for_each(|record| record.collapse(now));
@@ -372,7 +369,10 @@ impl Session {
 
     /// Returns the memory held, estimated.
     pub fn bytes(&self) -> usize {
-        self.records.values().map(Record::bytes).sum()
+        let bytes = |(resource, record): (&GroupResource, &Record)| {
+            resource.group.len() + resource.resource.len() + record.bytes()
+        };
+        self.records.iter().map(bytes).sum()
     }
 
     fn record(&self, query: &Query) -> Option<&Record> {
@@ -380,6 +380,9 @@ impl Session {
     }
 
     fn record_mut(&mut self, resource: &GroupResource) -> Option<&mut Record> {
+        if resource.group.len() + resource.resource.len() > RESOURCE_BYTES_MAX {
+            return None;
+        }
         self.lived = true;
         if self.records.len() >= RECORDS_MAX && !self.records.contains_key(resource) {
             self.overflowed = true;

@@ -64,7 +64,10 @@ struct Bearers {
 
 struct Held {
     session: SharedSession,
+    /// The time of its last use, in uses of all.
     used: u64,
+    /// Its own uses.
+    uses: u64,
 }
 
 /// The limit of bearers' sessions that are not in use. A session in use is never dropped, because
@@ -78,7 +81,7 @@ const BARRIERS_MAX: usize = 256;
 /// The limit of its bytes, likewise.
 const SESSION_BYTES_MAX: usize = 256 * 1024;
 
-/// The number of uses of any session between two checks of these limits.
+/// The number of uses of a session between two checks of these limits.
 const USES_PER_LOOK: u64 = 16;
 
 /// The part of the sessions that is dropped at once when there is no room.
@@ -143,10 +146,10 @@ impl Sessions {
         bearers.clock += 1;
         let used = bearers.clock;
         if let Some(held) = bearers.held.get_mut(&id) {
-            held.used = used;
-            let session = held.session.clone();
+            (held.used, held.uses) = (used, held.uses + 1);
+            let (session, uses) = (held.session.clone(), held.uses);
             drop(bearers);
-            if used.is_multiple_of(USES_PER_LOOK) {
+            if uses.is_multiple_of(USES_PER_LOOK) {
                 bound(&session, now);
             }
             return session;
@@ -155,7 +158,7 @@ impl Sessions {
             bearers.make_room(self.sessions_max.div_ceil(PART_DROPPED), now);
         }
         let session = SharedSession::new(bearers.past.heir());
-        bearers.held.insert(id, Held { session: session.clone(), used });
+        bearers.held.insert(id, Held { session: session.clone(), used, uses: 0 });
         self.metrics.sessions(bearers.held.len());
         session
     }
@@ -305,6 +308,58 @@ mod tests {
         }
         assert!(matches!(verdict(&sessions.of(bearer(0), now)), Verdict::Behind(..)));
         assert_eq!(verdict(&sessions.of(bearer(2000), now)), Verdict::Satisfied);
+    }
+
+    #[test]
+    fn aborted_writes_of_refused_tokens_neither_evict_nor_bar_nor_fill() {
+        let sessions = sessions(8);
+        let now = Instant::now();
+        show(&sessions.of(bearer(0), now), 20);
+        let long = "x".repeat(400);
+        for number in 1..3000 {
+            let session = sessions.of(bearer(number), now);
+            for resource in 0..20 {
+                let resource = GroupResource::new(&long, &format!("r{number}-{resource}"));
+                let name = "y".repeat(60_000);
+                let key = (number % 2 == 0).then(|| ObjectKey::new(Some(&name), &name));
+                let of = (key, Scope::Namespace(name.into()));
+                session.lock().lost_write(&resource, of, now);
+            }
+            assert!(session.lock().bytes() < 1_000, "{} bytes", session.lock().bytes());
+        }
+        assert!(matches!(verdict(&sessions.of(bearer(0), now)), Verdict::Behind(..)));
+        assert_eq!(verdict(&sessions.of(bearer(5000), now)), Verdict::Satisfied);
+    }
+
+    #[test]
+    fn a_first_write_that_is_aborted_bars_until_a_consistent_read() {
+        let sessions = sessions(8);
+        let now = Instant::now();
+        let session = sessions.of(bearer(0), now);
+        let of = || (Some(ObjectKey::new(Some("shop"), "a")), Scope::Namespace("shop".into()));
+        session.lock().lost_write(&GroupResource::new("", "secrets"), of(), now);
+        session.lock().lost_write(&resource(), of(), now);
+        assert_eq!(verdict(&session), Verdict::Barred, "a second resource");
+        session.lock().proven(&resource(), Instant::now(), &version(10));
+        assert_eq!(verdict(&session), Verdict::Satisfied);
+        session.lock().lost_write(&resource(), of(), Instant::now());
+        assert_eq!(verdict(&session), Verdict::Barred, "it is accepted by now");
+    }
+
+    #[test]
+    fn no_session_grows_unseen_beside_the_uses_of_others() {
+        let sessions = sessions(8);
+        let now = Instant::now();
+        for number in 0..2000_u64 {
+            let session = sessions.of(bearer(0), now);
+            let key = ObjectKey::new(Some("shop"), &format!("o{number}"));
+            let resource = GroupResource::new("", &format!("r{}", number % 20));
+            let seen = Expectation::AtLeast(version(number + 20), None);
+            session.lock().expect(&resource, key, seen, now);
+            assert!(session.lock().barriers() <= BARRIERS_MAX + USES_PER_LOOK as usize);
+            // Whatever others do, its own uses count.
+            (0..number % 16).for_each(|_| drop(sessions.of(bearer(1), now)));
+        }
     }
 
     #[test]

@@ -257,12 +257,8 @@ impl SessionExchange {
         if !matches!(self.subject, Subject::Write(_)) {
             return;
         }
-        let now = Instant::now();
-        let mut session = self.session.lock();
-        match self.key.clone() {
-            Some(key) => session.expect(&self.resource, key, Expectation::Uncertain, now),
-            None => session.swept(&self.resource, self.scope.clone(), now),
-        }
+        let of = (self.key.clone(), self.scope.clone());
+        self.session.lock().lost_write(&self.resource, of, Instant::now());
     }
 
     /// Learns from a response whose body was read as far as needed.

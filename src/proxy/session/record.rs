@@ -306,7 +306,9 @@ impl Record {
 
     /// Returns the memory held, estimated.
     pub(super) fn bytes(&self) -> usize {
-        self.expected_bytes + self.marks.bytes() + self.pages.bytes() + size_of_val(&*self.sweeps)
+        let sweep = |sweep: &Sweep| size_of::<Sweep>() + sweep.scope.as_str().len();
+        let sweeps: usize = self.sweeps.iter().map(sweep).sum();
+        self.expected_bytes + self.marks.bytes() + self.pages.bytes() + sweeps
     }
 
     pub(super) fn prove(&mut self, sent_at: Instant, version: &ResourceVersion) {

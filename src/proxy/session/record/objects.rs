@@ -318,10 +318,14 @@ impl Record {
         self.expected_bytes = 0;
         self.pages = Pages::default();
         self.marks.merge_all();
+        let everything = || vec![Sweep { scope: Scope::All, at: now, proven: None }];
+        if self.sweeps.len() > 1 {
+            self.sweeps = everything();
+        }
         for expected in expected.into_values() {
             match expected.reach() {
                 Some(version) => self.show(version, Source::Storage, now),
-                None => self.sweeps = vec![Sweep { scope: Scope::All, at: now, proven: None }],
+                None => self.sweeps = everything(),
             }
         }
     }
