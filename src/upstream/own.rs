@@ -75,8 +75,12 @@ impl Own {
         for name in &claims {
             headers.remove(name);
         }
-        if !headers.keys().any(is_impersonation) {
-            let own = self.credentials.impersonation();
+        let own = self.credentials.impersonation();
+        if !own.is_empty() && !names_one_user(headers) {
+            let asked = headers.keys().filter(|name| is_impersonation(name)).cloned();
+            for name in asked.collect::<Vec<_>>() {
+                headers.remove(name);
+            }
             headers.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
         }
     }
@@ -128,4 +132,11 @@ impl Client for Own {
     fn upgrade(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
         Box::pin(self.clone().upgrade(request))
     }
+}
+/// Reports whether the apiserver will act as another user: it ignores unknown impersonation headers
+/// and an empty user.
+fn names_one_user(headers: &HeaderMap) -> bool {
+    let mut users = headers.get_all("impersonate-user").iter();
+    let named = users.next().is_some_and(|user| !user.as_bytes().trim_ascii().is_empty());
+    named && users.next().is_none()
 }

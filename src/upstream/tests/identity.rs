@@ -137,6 +137,15 @@ async fn a_configured_impersonation_applies_unless_a_request_has_its_own() {
     assert_eq!(ask(&acting, &[]).await.1, deputy);
     let other = "authorization=Bearer mine impersonate-user=x";
     assert_eq!(ask(&acting, &[("impersonate-user", "x")]).await.1, other);
+    // The apiserver would act as the owner of the token.
+    for ignored in [
+        &[("impersonate-user", "")][..],
+        &[("impersonate-x", "1")],
+        &[("impersonate-group", "system:masters")],
+        &[("impersonate-user", "x"), ("impersonate-user", "y")],
+    ] {
+        assert_eq!(ask(&acting, ignored).await.1, deputy, "{ignored:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
