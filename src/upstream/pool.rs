@@ -30,7 +30,7 @@ use super::{
     Client, Error, Peer,
     connect::{Connector, Endpoint},
     dial::Dial,
-    tunnel::Tunnels,
+    tunnel::{TunnelSender, Tunnels},
 };
 use crate::{
     body::Body,
@@ -241,13 +241,15 @@ impl Pool {
     async fn open_tunnel(&self, mut request: Request<Body>) -> Result<Response<Body>, Error> {
         *request.uri_mut() =
             self.uri(request.uri())?.into_parts().path_and_query.map(Uri::from).unwrap_or_default();
+        let peer = request.extensions().get().map(|Peer(address)| Network::from(*address));
         request.extensions_mut().clear();
         let Some(trust) = &self.trust else {
-            return self.tunnels.open(request, &self.host, true).await;
+            return self.tunnels.open(request, &self.host, TunnelSender::OnlyUser).await;
         };
         let credential = trust.credential(request.headers());
-        let accepted = trust.accepted(credential).is_some();
-        let response = self.tunnels.open(request, &self.host, accepted).await?;
+        let sender = trust.accepted(credential);
+        let sender = sender.map_or(TunnelSender::Unaccepted(peer), TunnelSender::Accepted);
+        let response = self.tunnels.open(request, &self.host, sender).await?;
         trust.learn(credential, response.status());
         Ok(response)
     }

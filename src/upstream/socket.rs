@@ -5,6 +5,8 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+use tokio::sync::OwnedSemaphorePermit;
+
 use super::{dial::Stream, slot::Slot};
 use crate::stream::{Observed, Observer};
 
@@ -16,15 +18,21 @@ pub(super) type Socket = Observed<Box<dyn Stream>, Lifetime>;
 pub(super) struct Lifetime {
     reads: Reads,
     _place: Option<Slot>,
+    /// The place in its sender's share.
+    _share: Option<OwnedSemaphorePermit>,
 }
 
 /// The number of reads with bytes: a proof that the peer is alive.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reads(Arc<AtomicU64>);
 
-/// Holds a slot until the stream is closed.
-pub(super) fn holding(stream: Box<dyn Stream>, place: Slot) -> Socket {
-    Observed::new(stream, Lifetime { _place: Some(place), ..Lifetime::default() })
+/// Holds a slot, and a place in its sender's share, until the stream is closed.
+pub(super) fn holding(
+    stream: Box<dyn Stream>,
+    place: Slot,
+    share: Option<OwnedSemaphorePermit>,
+) -> Socket {
+    Observed::new(stream, Lifetime { _place: Some(place), _share: share, ..Lifetime::default() })
 }
 
 /// Counts the reads of a stream.

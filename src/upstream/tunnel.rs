@@ -24,7 +24,10 @@ use super::{
     slot::Slots,
     socket,
 };
-use crate::body::Body;
+use crate::{
+    body::Body,
+    shares::{Network, Shares},
+};
 
 /// The buffer in each direction of a tunnel.
 const BUFFER_BYTES: usize = 16 * 1024;
@@ -43,6 +46,26 @@ pub(super) struct Tunnels {
     tunnels_max: usize,
     /// The places of credentials that the apiserver has not accepted.
     unproven: Arc<Slots>,
+    shares: Arc<TunnelShares>,
+}
+
+/// The shares of senders in the tunnels.
+struct TunnelShares {
+    /// Of each accepted credential, by a keyed hash.
+    proven: Shares<u64>,
+    /// Of each network whose credentials are not accepted.
+    unproven: Shares<Network>,
+}
+
+/// The sender of a request for a tunnel.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum TunnelSender {
+    /// The only user of the pool.
+    OnlyUser,
+    /// A credential that the apiserver has accepted before, by its keyed hash.
+    Accepted(u64),
+    /// A credential that it has not; the network it comes from, if known.
+    Unaccepted(Option<Network>),
 }
 
 /// Copies bytes both ways until both sides have ended; returns the number of bytes each way.
@@ -60,25 +83,39 @@ pub async fn splice(
 impl Tunnels {
     pub(super) fn new(connector: Arc<Connector>, tunnels_max: usize) -> Self {
         let places = || Slots::new(Arc::new(Notify::new()));
-        Self { connector, places: places(), tunnels_max, unproven: places() }
+        // A tunnel may last for hours: nobody waits for one.
+        let shares = TunnelShares {
+            proven: Shares::new(tunnels_max, 0, Duration::ZERO),
+            unproven: Shares::new(tunnels_max.div_ceil(UNPROVEN_PART), 0, Duration::ZERO),
+        };
+        let (places, unproven, shares) = (places(), places(), Arc::new(shares));
+        Self { connector, places, tunnels_max, unproven, shares }
     }
 
-    /// Sends `request`, whose URI is the endpoint's; connection headers stay unchanged. `accepted`
-    /// tells that the apiserver has accepted its credential before.
+    /// Sends `request`, whose URI is the endpoint's; connection headers stay unchanged.
     pub(super) async fn open(
         &self,
         mut request: Request<Body>,
         host: &HeaderValue,
-        accepted: bool,
+        sender: TunnelSender,
     ) -> Result<Response<Body>, Error> {
-        let place = if accepted {
-            self.places.take(self.tunnels_max)
-        } else {
-            self.unproven.take(self.tunnels_max.div_ceil(UNPROVEN_PART))
+        let share = match sender {
+            TunnelSender::OnlyUser | TunnelSender::Unaccepted(None) => None,
+            TunnelSender::Accepted(key) => Some(self.shares.proven.take(key).await),
+            TunnelSender::Unaccepted(Some(from)) => Some(self.shares.unproven.take(from).await),
         };
+        let place = match sender {
+            TunnelSender::Unaccepted(_) => {
+                self.unproven.take(self.tunnels_max.div_ceil(UNPROVEN_PART))
+            }
+            _ => self.places.take(self.tunnels_max),
+        };
+        let share =
+            share.map(|share| share.ok_or(Error::Saturated("upstream tunnels of one caller")));
         let place = place.ok_or(Error::Saturated("upstream tunnels"))?;
+        let share = share.transpose()?;
         let (stream, _) = self.connector.connect(Offer::Http1).await?;
-        let stream = TokioIo::new(socket::holding(stream, place));
+        let stream = TokioIo::new(socket::holding(stream, place, share));
         let (mut sender, connection) = http1::handshake(stream).await.map_err(ConnectError::new)?;
         tokio::spawn(async move {
             let outcome = connection.with_upgrades().await;

@@ -32,7 +32,7 @@ struct Busy {
 impl Http1 {
     /// Starts a connection, which holds its slot until it is closed.
     pub(super) async fn start(stream: Box<dyn Stream>, place: Slot) -> Result<Self, hyper::Error> {
-        let stream = TokioIo::new(socket::holding(stream, place));
+        let stream = TokioIo::new(socket::holding(stream, place, None));
         let (sender, connection) = Builder::new().handshake(stream).await?;
         tokio::spawn(async move {
             let outcome = connection.await;

@@ -14,7 +14,7 @@ use tokio_rustls::server::TlsStream;
 use super::harness::{start, start_shared, text};
 use crate::{
     body::Body,
-    upstream::{Client, Error, Pool, Settings, tunnel::splice},
+    upstream::{Client, Error, Peer, Pool, Settings, tunnel::splice},
 };
 
 const HTTP2: &[&str] = &["h2", "http/1.1"];
@@ -164,6 +164,36 @@ async fn unaccepted_credentials_have_few_tunnels_of_their_own() {
     assert!((few - 1..=few).contains(&held.len()), "{}", held.len());
     ask("Bearer good").await.expect("a tunnel of the others");
     drop(first);
+}
+
+#[tokio::test]
+async fn nobody_holds_the_tunnels_of_the_others() {
+    let (pool, _, server) = start_shared(HTTP2);
+    server.serve(apiserver);
+    let ask = |token: &str, from: [u8; 4]| {
+        let mut request = ask("/", "websocket");
+        request.headers_mut().insert(AUTHORIZATION, token.parse().unwrap());
+        request.extensions_mut().insert(Peer(from.into()));
+        pool.upgrade(request)
+    };
+    let fill = async |token: &dyn Fn(usize) -> String, from| {
+        let mut held = Vec::new();
+        loop {
+            match ask(&token(held.len()), from).await {
+                Ok(mut open) => held.push(upgrade::on(&mut open).await.unwrap()),
+                Err(error) => break (held, error),
+            }
+        }
+    };
+    let max = Settings::default().tunnels_max;
+    let (_strangers, full) = fill(&|number| format!("Basic {number}"), [10, 0, 0, 1]).await;
+    assert_eq!(full.to_string(), Error::Saturated("upstream tunnels of one caller").to_string());
+    drop(ask("Bearer good", [10, 0, 0, 2]).await.expect("a tunnel of another address"));
+    let (held, full) = fill(&|_| "Bearer good".to_owned(), [10, 0, 0, 2]).await;
+    assert_eq!(full.to_string(), Error::Saturated("upstream tunnels of one caller").to_string());
+    assert_eq!(held.len(), max / 4);
+    drop(ask("Bearer other", [10, 0, 0, 3]).await.expect("a tunnel of another caller"));
+    drop(ask("Bearer other", [10, 0, 0, 3]).await.expect("one of all, now that it is accepted"));
 }
 
 #[tokio::test(start_paused = true)]
