@@ -46,6 +46,9 @@ pub trait Observer: Send + Unpin + 'static {
 /// An observer that does nothing: it only lives as long as the body.
 struct Guard<G>(G);
 
+/// The memory of a piece in a queue beside its bytes, estimated: many tiny pieces are large.
+pub const PIECE_OVERHEAD_BYTES: usize = 128;
+
 /// The size from which a piece is sent without copying.
 pub const WHOLE_BYTES_MIN: usize = 4 * 1024;
 

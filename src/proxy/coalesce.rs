@@ -22,7 +22,7 @@ use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::{
-    body::Body,
+    body::{Body, PIECE_OVERHEAD_BYTES},
     error::Chain,
     metrics::{Limit, Metrics},
     proxy::{decide::Rewriting, identify::Caller},
@@ -264,7 +264,7 @@ impl Drop for Leader {
 impl HeldBytes {
     /// Counts a chunk until it is dropped; `false` if all chunks exceed the limit now.
     fn hold(&self, chunk: Bytes) -> (Bytes, bool) {
-        let length = chunk.len();
+        let length = memory(&chunk);
         let fits = self.bytes.fetch_add(length, Ordering::Relaxed) + length <= HELD_BYTES_MAX;
         if !fits {
             self.metrics.limit_reached(Limit::SharedResponses);
@@ -283,7 +283,7 @@ impl AsRef<[u8]> for HeldChunk {
 
 impl Drop for HeldChunk {
     fn drop(&mut self) {
-        self.held.fetch_sub(self.chunk.len(), Ordering::Relaxed);
+        self.held.fetch_sub(memory(&self.chunk), Ordering::Relaxed);
     }
 }
 
@@ -307,7 +307,7 @@ async fn buffer(response: Response<Body>, held: &HeldBytes) -> (Response<Body>, 
         let whole = match frame {
             Ok(frame) => match frame.into_data() {
                 Ok(chunk) => {
-                    bytes += chunk.len();
+                    bytes += memory(&chunk);
                     let (chunk, fits) = held.hold(chunk);
                     chunks.push_back(chunk);
                     fits && bytes <= SHARED_BYTES_MAX
@@ -329,6 +329,10 @@ async fn buffer(response: Response<Body>, held: &HeldBytes) -> (Response<Body>, 
     let buffered =
         BufferedResponse { status: parts.status, headers: parts.headers.clone(), chunks };
     (buffered.response(), Flight::Done(buffered))
+}
+
+fn memory(chunk: &Bytes) -> usize {
+    chunk.len() + PIECE_OVERHEAD_BYTES
 }
 
 /// Returns a body of the chunks already read, followed by the rest.
@@ -419,6 +423,16 @@ mod tests {
         drop(unread);
         assert_eq!(coalesce.held.bytes.load(Ordering::Relaxed), 0);
         assert!(matches!(pair("/again").await.1, Coalesced::Shared(_)));
+    }
+
+    #[tokio::test]
+    async fn tiny_chunks_count_with_their_overhead() {
+        let chunk = || Ok::<_, crate::body::BoxError>(http_body::Frame::data(Bytes::from("x")));
+        let tiny = futures_util::stream::iter((0..200_000).map(move |_| chunk()));
+        let body = Body::wrap(http_body_util::StreamBody::new(tiny));
+        let held = Coalesce::new(Metrics::new()).held;
+        let (_, flight) = buffer(Response::new(body), &held).await;
+        assert!(matches!(flight, Flight::TooLarge));
     }
 
     #[tokio::test]

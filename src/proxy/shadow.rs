@@ -19,6 +19,7 @@ use super::decide::LocalRead;
 use crate::{
     api::{
         GroupResource, ObjectKey,
+        form::Form,
         learn::{Learned, Learner},
         media::Representation,
         protobuf,
@@ -26,7 +27,7 @@ use crate::{
         status::Status,
         version::ResourceVersion,
     },
-    body::{Body, Observer},
+    body::{Body, Observer, PIECE_OVERHEAD_BYTES},
     cache::{Reach, Replica, SyncState, store::Snapshot},
     metrics::{Limit, Metrics, Shadow},
 };
@@ -217,7 +218,9 @@ impl Check {
         if self.snapshot.object(&key).is_none() {
             // The form of an error then depends on the client's other accepted types: the cache
             // would have forwarded it (S-CT-06).
-            if self.representation != Representation::Object {
+            let is_other_form = received.body.starts_with(&protobuf::MAGIC)
+                && self.snapshot.form() != Form::Protobuf;
+            if self.representation != Representation::Object || is_other_form {
                 return Shadow::Unknown;
             }
             let same =
@@ -271,7 +274,7 @@ fn version(body: &[u8]) -> Option<ResourceVersion> {
 impl Observer for Watched {
     fn passed(&mut self, bytes: &Bytes) {
         let Some(pending) = &self.check else { return };
-        self.bytes += bytes.len();
+        self.bytes += bytes.len() + PIECE_OVERHEAD_BYTES;
         self.chunks.push_back(bytes.clone());
         if self.bytes > BODY_BYTES_MAX {
             pending.check.metrics.limit_reached(Limit::ShadowChecks);

@@ -6,7 +6,7 @@ use std::{collections::VecDeque, mem};
 
 use bytes::Bytes;
 
-use crate::body::{Body, Observer};
+use crate::body::{Body, Observer, PIECE_OVERHEAD_BYTES};
 
 /// An observer that passes a copy of a body's bytes to a callback at its end.
 pub(super) struct Collecting<F> {
@@ -30,7 +30,7 @@ impl<F: FnOnce(VecDeque<Bytes>) + Send + Unpin + 'static> Collecting<F> {
 
 impl<F: FnOnce(VecDeque<Bytes>) + Send + Unpin + 'static> Observer for Collecting<F> {
     fn passed(&mut self, chunk: &Bytes) {
-        self.bytes += chunk.len();
+        self.bytes += chunk.len() + PIECE_OVERHEAD_BYTES;
         if self.bytes > DOCUMENT_BYTES_MAX {
             self.broke();
         } else if self.whole.is_some() {

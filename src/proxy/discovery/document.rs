@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::wanted::is_tag;
 use crate::{
-    body::Body,
+    body::{Body, PIECE_OVERHEAD_BYTES},
     proxy::local::{AUDIT_ID, audit_id},
 };
 
@@ -44,7 +44,7 @@ const FLOW_CONTROL: &str = "x-kubernetes-pf-";
 /// The headers that a cacheable response may vary by: the key has both.
 const VARY: [&str; 2] = ["accept", "accept-encoding"];
 
-/// The size of a document without its body, estimated.
+/// The size of a document without its body and its headers, estimated.
 const OVERHEAD_BYTES: usize = 1024;
 
 /// Go's format of times, without the zone.
@@ -69,7 +69,7 @@ impl Document {
             tag,
             is_modified_now,
             headers: lasting(headers),
-            bytes: chunks.iter().map(Bytes::len).sum::<usize>() + OVERHEAD_BYTES,
+            bytes: OVERHEAD_BYTES + bytes_of(chunks) + 2 * bytes_in(headers),
             chunks: chunks.clone(),
             learned_at: at,
             not_modified: OnceLock::new(),
@@ -94,7 +94,9 @@ impl Document {
     /// Stores the headers of the apiserver's "not modified".
     pub(in crate::proxy) fn learn_not_modified(&self, headers: &HeaderMap) {
         // `Expires` contains a time, and recomputing it is not worth the effort.
-        if !headers.contains_key(header::EXPIRES) {
+        if !headers.contains_key(header::EXPIRES)
+            && bytes_in(headers) <= bytes_in(&self.headers) + OVERHEAD_BYTES
+        {
             self.not_modified.get_or_init(|| lasting(headers));
         }
     }
@@ -149,6 +151,15 @@ impl fmt::Debug for Document {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Document").field("bytes", &self.bytes).finish_non_exhaustive()
     }
+}
+
+fn bytes_of(chunks: &VecDeque<Bytes>) -> usize {
+    chunks.iter().map(|chunk| chunk.len() + PIECE_OVERHEAD_BYTES).sum()
+}
+
+/// Returns the bytes of headers; those of a later "not modified" are assumed to be no more.
+fn bytes_in(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
 }
 
 fn varies_as_expected(headers: &HeaderMap) -> bool {
@@ -267,6 +278,19 @@ mod tests {
         let expected =
             [("etag", "\"A\""), ("vary", "Accept"), ("audit-id", "9"), ("expires", "later")];
         assert_eq!(answer.headers(), &headers(&expected));
+    }
+
+    #[test]
+    fn headers_and_tiny_chunks_count_as_memory() {
+        let at = Instant::now();
+        let long = HeaderValue::from_str(&"x".repeat(200_000)).expect("a header");
+        let headers = HeaderMap::from_iter([(HeaderName::from_static("x-long"), long)]);
+        let chunks: VecDeque<_> = (0..1000).map(|_| Bytes::from_static(b"x")).collect();
+        let large = Document::of(&headers, &VecDeque::new(), at).expect("a document");
+        let tiny = Document::of(&HeaderMap::new(), &chunks, at).expect("a document");
+        assert!(large.bytes() >= 200_000 && tiny.bytes() >= 100_000);
+        tiny.learn_not_modified(&headers);
+        assert!(!tiny.knows_not_modified(), "it would not be counted");
     }
 
     #[test]
