@@ -15,6 +15,9 @@ use std::{
 /// The largest head that is checked; the HTTP library has refused a larger one.
 const HEAD_BYTES_MAX: usize = 512 * 1024;
 
+/// The largest line with the size of a chunk. The HTTP library accepts any number of zeros in it.
+const CHUNK_LINE_BYTES_MAX: usize = 16 * 1024;
+
 /// A violation of the framing rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -26,6 +29,7 @@ pub(super) enum Violation {
     BareLineFeed,
     FoldedHeader,
     Fragment,
+    ChunkLine,
 }
 
 /// The result of the guard, shared with the service.
@@ -84,7 +88,7 @@ struct Framing {
 // === impl Violation ===
 
 impl Violation {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::LengthAndEncoding,
         Self::RepeatedLength,
         Self::Encoding,
@@ -92,6 +96,7 @@ impl Violation {
         Self::BareLineFeed,
         Self::FoldedHeader,
         Self::Fragment,
+        Self::ChunkLine,
     ];
 
     pub(super) fn message(self) -> &'static str {
@@ -103,6 +108,7 @@ impl Violation {
             Self::BareLineFeed => "a header line ends without a carriage return",
             Self::FoldedHeader => "a header is continued on another line",
             Self::Fragment => "the request target has a fragment",
+            Self::ChunkLine => "the line of a chunk's size is too long",
         }
     }
 }
@@ -224,7 +230,8 @@ impl Guard {
                 Some(size) => GuardState::Chunk(size.saturating_add(2)),
                 None => GuardState::Blind,
             };
-        } else if line.len() > HEAD_BYTES_MAX {
+        } else if line.len() > CHUNK_LINE_BYTES_MAX {
+            self.verdict.set(Violation::ChunkLine);
             self.state = GuardState::Blind;
         }
         rest
@@ -383,6 +390,14 @@ mod tests {
              GET /d HTTP/1.0\r\n\r\n",
             None,
         );
+    }
+
+    #[test]
+    fn a_long_line_of_a_chunk_size_is_a_violation() {
+        let chunked = "POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let zeros = "0".repeat(600_000);
+        let found = found(&format!("{chunked}{zeros}\r\n\r\n"), 4096);
+        assert_eq!(found, Some(Violation::ChunkLine));
     }
 
     #[test]
