@@ -222,7 +222,10 @@ impl Replica {
 
     /// Reports whether its window holds every event after a version.
     pub(super) fn goes_on_from(&self, version: &ResourceVersion) -> bool {
-        self.history().start_at(version).is_ok()
+        let published = self.published();
+        // After a restore, its next states may have the versions of lost ones.
+        let has_reached = published.snapshot.as_ref().is_some_and(|held| held.version() >= version);
+        (has_reached || !published.restored) && self.history().start_at(version).is_ok()
     }
 
     /// Returns the replica that continues where this one has ended.

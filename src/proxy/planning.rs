@@ -216,6 +216,11 @@ impl Proxy {
             match step {
                 Step::Act(plan) => return plan,
                 Step::Await(wait) => {
+                    // A version that may be lost ends a watch unless it comes. In a quiet
+                    // collection only a bookmark shows it.
+                    if matches!(&lookup, Lookup::Found(view) if view.restored) {
+                        wait.replica.lags();
+                    }
                     let view = wait.replica.reach(&wait.reach, arrived + wait.patience).await;
                     log.waited(view.reaches(&wait.reach), now.elapsed());
                     lookup = Lookup::Found(view);

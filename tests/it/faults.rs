@@ -1,21 +1,17 @@
 //! A faulty apiserver or connection: client errors, hits that continue, and the cost.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+mod restore;
 
-use futures_util::future::BoxFuture;
-use http::{Method, Request, Response};
+use std::time::Duration;
+
+use http::Method;
 use listless::{
     api::Verb,
-    body::Body,
-    simulator::{Asked, Effect, Fault, Simulator},
-    upstream::{Client, Error, Lane},
+    simulator::{Asked, Effect, Fault},
 };
 
 use crate::harness::{
-    Answer, Laggard, Setup, TestProxy, group_resource, is_check, pass, pod, populated, settle,
+    Laggard, Setup, TestProxy, group_resource, is_check, pass, pod, populated, settle,
 };
 
 const PODS: &str = "/api/v1/pods";
@@ -409,65 +405,4 @@ async fn a_slow_apiserver_delays_only_forwarded_requests() {
     }
     assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
     assert_eq!(asking.await.expect("no panic").status, 200);
-}
-
-/// An apiserver whose data can be replaced, as when etcd is restored from a backup.
-#[derive(Clone)]
-struct Restorable(Arc<Mutex<Simulator>>);
-
-impl Restorable {
-    fn current(&self) -> Simulator {
-        self.0.lock().expect("no panic holds it").clone()
-    }
-}
-
-impl Client for Restorable {
-    fn send(
-        &self,
-        request: Request<Body>,
-        lane: Lane,
-    ) -> BoxFuture<'static, Result<Response<Body>, Error>> {
-        self.current().send(request, lane)
-    }
-
-    fn upgrade(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Error>> {
-        self.current().upgrade(request)
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_restored_etcd_backup_resets_replicas_and_sessions() {
-    let (before, after) = (populated(), populated());
-    let restorable = Restorable(Arc::new(Mutex::new(before.clone())));
-    let proxy = Setup::of(before.clone()).upstream(restorable.clone()).in_memory();
-    proxy.warm(PODS).await;
-    before.skip_revisions(5000);
-    put(&proxy, "lost");
-    settle().await;
-    let client = proxy.client();
-    let high = client.get(PODS).await;
-    assert!(high.is_hit() && high.version() > 5000, "{}", high.summary());
-    let path = format!("{PODS}?watch=true&resourceVersion={}", high.version());
-    let mut watch = client.watch(&path).await;
-    drop(Setup::of(after.clone()));
-    *restorable.0.lock().expect("no panic holds it") = after.clone();
-    before.stop();
-    let mut seen = Vec::new();
-    for _ in 0..100 {
-        pass(Duration::from_secs(3)).await;
-        seen.push(client.get(PODS).await);
-    }
-    let last = seen.pop().expect("an answer");
-    assert!(last.is_hit() && last.version() < 5000, "{}", last.summary());
-    assert!(!last.names().contains(&"a/lost".to_owned()));
-    // After the older state was shown, the newer one never appears again.
-    let shown = [&high].into_iter().chain(&seen).filter(|answer| answer.status == 200);
-    let versions: Vec<_> = shown.map(Answer::version).collect();
-    let turns = versions.windows(2).filter(|pair| pair[1] < pair[0]).count();
-    assert_eq!(turns, 1, "{versions:?}");
-    let told = watch.next_line().await.expect("an error");
-    assert!(String::from_utf8_lossy(&told).contains(r#""code":410"#), "{told:?}");
-    assert!(watch.next_line().await.is_none(), "the error is the last event");
-    let errors = seen.iter().filter(|answer| answer.status != 200).count();
-    assert!(errors <= 2, "{errors} errors");
 }

@@ -27,6 +27,20 @@ async fn a_wider_replica_continues_where_one_ends_except_after_a_refusal() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_restored_replica_continues_only_what_it_has_reached() {
+    let replica = testing::replica(everything(), Instant::now());
+    replica.history().reset(fixture::version(10));
+    for (restored, from, continues) in [(false, 100, true), (true, 100, false), (true, 10, true)] {
+        replica.publish(|published| {
+            published.snapshot = Some(testing::pods(10, &[]));
+            published.restored = restored;
+        });
+        let goes_on = replica.goes_on_from(&fixture::version(from));
+        assert_eq!(goes_on, continues, "{restored} from {from}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_first_read_after_a_suspension_of_the_machine_finds_no_proof() {
     let missed = Arc::new(AtomicU64::default());
     let source = missed.clone();
