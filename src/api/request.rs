@@ -6,6 +6,7 @@
 //! once, in linear time, whatever their content.
 
 mod duration;
+mod not_modelled;
 mod parameters;
 mod path;
 mod read;
@@ -15,7 +16,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, Method, Uri, header};
 
-pub use self::parameters::decode_text as decoded;
+pub use self::{not_modelled::NotModelled, parameters::decode_text as decoded};
 use self::{
     parameters::{Parameter, Parameters},
     path::{Path, Prefix},
@@ -149,41 +150,6 @@ pub enum Start {
     Events,
 }
 
-/// The reason why a request cannot be answered from the cache, whatever the cache holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NotModelled {
-    /// The method is not GET.
-    NotARead,
-    /// It is a WATCH, not a GET or LIST.
-    Watch,
-    /// It addresses a part of an object.
-    Subresource,
-    /// The path has escapes, empty or dot segments, a slash at the end, or a deprecated prefix.
-    UnusualPath,
-    /// The query has a `;`, a bad escape, or bytes that are not UTF-8.
-    MalformedQuery,
-    /// The verb does not have this parameter, as far as Listless knows.
-    UnknownParameter,
-    /// A known parameter is repeated.
-    RepeatedParameter,
-    /// It continues an earlier LIST.
-    Continue,
-    /// The apiserver refuses these parameters together.
-    IllegalCombination,
-    /// resourceVersion is not a plain positive number or 0.
-    BadVersion,
-    /// A selector does not parse.
-    BadSelector,
-    /// A field selector names a field whose value Listless does not know.
-    UnmodelledField,
-    /// A selector is above 4 KiB or 64 values, or a part of the path is above 253 bytes.
-    Oversized,
-    /// The value of some other parameter does not parse.
-    BadValue,
-    /// The GET has a body.
-    Body,
-}
-
 // === impl RequestInfo ===
 
 impl RequestInfo {
@@ -306,31 +272,6 @@ impl Read {
     }
 }
 
-// === impl NotModelled ===
-
-impl NotModelled {
-    /// Returns the word for `Cache-Status`, logs and metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NotARead => "not-a-read",
-            Self::Watch => "watch",
-            Self::Subresource => "subresource",
-            Self::UnusualPath => "unusual-path",
-            Self::MalformedQuery => "malformed-query",
-            Self::UnknownParameter => "unknown-parameter",
-            Self::RepeatedParameter => "repeated-parameter",
-            Self::Continue => "continue",
-            Self::IllegalCombination => "illegal-combination",
-            Self::BadVersion => "bad-version",
-            Self::BadSelector => "bad-selector",
-            Self::UnmodelledField => "unmodelled-field",
-            Self::Oversized => "oversized",
-            Self::BadValue => "bad-value",
-            Self::Body => "body",
-        }
-    }
-}
-
 /// Returns the value of a `timeout` parameter, which bounds the apiserver's work, if it is a
 /// duration above zero (S-URL-11).
 pub fn timeout(text: &str) -> Option<Duration> {
@@ -382,6 +323,10 @@ fn plain_read(method: &Method, path: &Path, headers: &HeaderMap) -> Result<(), N
     let has_length = headers.get(header::CONTENT_LENGTH).is_some_and(|length| length != "0");
     if has_length || headers.contains_key(header::TRANSFER_ENCODING) {
         return Err(NotModelled::Body);
+    }
+    // A WebSocket has an origin, too, and no header that depends on it.
+    if headers.contains_key(header::ORIGIN) && !headers.contains_key(header::UPGRADE) {
+        return Err(NotModelled::CrossOrigin);
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::{
     api::{
         GroupResource, GroupVersionResource, ObjectKey,
         form::Form,
-        media::{self, Representation},
+        media::{self, Negotiated, Representation},
         query::Query,
         request::Read,
         status::Status,
@@ -239,11 +239,11 @@ impl Local {
             (Some(object), Representation::Table(table)) => {
                 snapshot.table_body(object, table, *now)?
             }
-            (None, Representation::Object) => {
+            (None, Representation::Object) if !names_protobuf_first(snapshot, headers) => {
                 return Some(not_found(snapshot.form(), &query.resource, name, headers));
             }
             // The form of an error depends on the client's other accepted types (S-CT-06).
-            (None, Representation::Metadata(_) | Representation::Table(_)) => return None,
+            (None, _) => return None,
         };
         if media::accepts_gzip(accept_encoding(headers)) && bytes(&chunks) > GZIP_BYTES_MIN {
             let chunks = Arc::new(self.gzip.whole(chunks).await);
@@ -270,6 +270,13 @@ fn not_found(
     let named = GroupResource::new(&resource.group, &resource.resource);
     let status = Status::not_found(&named, name).to_form(form);
     answer(StatusCode::NOT_FOUND, Body::full(status), form.media_type(), headers)
+}
+
+/// Reports whether the client gets JSON only because objects of a custom resource have no protobuf:
+/// errors have (S-CT-04).
+fn names_protobuf_first(snapshot: &Snapshot, headers: &HeaderMap) -> bool {
+    snapshot.form() == Form::Json
+        && matches!(Negotiated::of(headers, None), Negotiated::Protobuf { .. })
 }
 
 /// Reports whether the apiserver would use this encoding for this body.
@@ -322,7 +329,8 @@ fn answer(
 
 /// Returns the request's own audit id, or a new one.
 pub(super) fn audit_id(request_headers: &HeaderMap) -> HeaderValue {
-    request_headers.get(AUDIT_ID).cloned().unwrap_or_else(|| {
+    let own = request_headers.get(AUDIT_ID).filter(|id| !id.is_empty());
+    own.cloned().unwrap_or_else(|| {
         let mut text = uuid::Uuid::encode_buffer();
         HeaderValue::from_str(uuid::Uuid::new_v4().hyphenated().encode_lower(&mut text))
             .expect("a UUID is made of ASCII letters, digits and dashes")

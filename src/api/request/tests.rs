@@ -321,6 +321,20 @@ fn only_a_plain_get_is_a_read() {
 }
 
 #[test]
+fn reads_of_a_web_page_are_forwarded() {
+    let origin = (header::ORIGIN, HeaderValue::from_static("https://page.example"));
+    let mut headers = HeaderMap::from_iter([origin]);
+    let uri = Uri::from_static("/api/v1/pods");
+    let read = |headers: &HeaderMap| match RequestInfo::parse(&Method::GET, &uri, headers) {
+        RequestInfo::Resource(request) => request.read.map(|_| ()),
+        RequestInfo::NonResource(_) => panic!("addresses no resource"),
+    };
+    assert_eq!(read(&headers), Err(NotModelled::CrossOrigin));
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    assert_eq!(read(&headers), Ok(()));
+}
+
+#[test]
 fn a_version_may_be_added_only_if_it_just_relaxes_freshness() {
     let table = [
         ("/api/v1/pods", true),

@@ -124,6 +124,10 @@ impl<'a> Parser<'a> {
                     self.next();
                     value(word)?
                 }
+                // Some releases refuse it before the end, such as 1.30 (S-SEL-06).
+                Token::Comma if !values.is_empty() => {
+                    return Err(Token::Comma.instead_of("identifier"));
+                }
                 _ => "".into(),
             });
             match self.next() {

@@ -185,6 +185,23 @@ async fn metadata_of_custom_resources_is_encoded_as_the_apiservers_own() {
     assert_eq!(proxy.upstream.count(Verb::List, "widgets"), 0);
 }
 
+/// Errors have protobuf, also where objects have not.
+#[tokio::test(start_paused = true)]
+async fn only_the_apiserver_says_in_protobuf_that_a_custom_object_is_absent() {
+    let proxy = Setup::default().in_memory();
+    put_widgets(&proxy);
+    proxy.warm("/apis/x.io/v1/widgets").await;
+    let path = |name: &str| format!("/apis/x.io/v1/namespaces/a/widgets/{name}");
+    for accept in [TYPED, WILD] {
+        let client = proxy.client().with("accept", accept);
+        assert!(client.get(&path("full-1")).await.is_hit());
+        let absent = client.get(&path("none")).await;
+        assert!(absent.status == 404 && !absent.is_hit(), "{}", absent.summary());
+    }
+    let absent = proxy.client().get(&path("none")).await;
+    assert!(absent.status == 404 && absent.is_hit(), "{}", absent.summary());
+}
+
 #[tokio::test(start_paused = true)]
 async fn watches_of_custom_metadata_get_the_apiservers_events() {
     let proxy = Setup::default().in_memory();

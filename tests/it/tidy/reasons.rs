@@ -8,7 +8,7 @@ use super::paper::text_of;
 /// The files whose `as_str` gives forward reasons, and the types they belong to.
 const SOURCES: [(&str, &str); 3] = [
     ("src/proxy/decide/reason.rs", "impl ForwardReason {"),
-    ("src/api/request.rs", "impl NotModelled {"),
+    ("src/api/request/not_modelled.rs", "impl NotModelled {"),
     ("src/api/media.rs", "impl UnmodelledMedia {"),
 ];
 

@@ -47,8 +47,6 @@ fn every_form_is_printed_in_its_canonical_text() {
         ("a in (,)", "a="),
         ("a in (,1)", "a in (,1)"),
         ("a in (1,)", "a in (,1)"),
-        ("a in (1,,2)", "a in (,1,2)"),
-        ("a in (1,,)", "a in (,1)"),
         ("a>5", "a>5"),
         ("a > 007", "a>7"),
         ("a<0", "a<0"),
@@ -93,6 +91,8 @@ fn selectors_that_the_apiserver_refuses_do_not_parse() {
         "a in (b))",
         "a in (=)",
         "a in (!b)",
+        "a in (1,,)",
+        "a in (,,)",
         "a notin",
         "in in",
         "a=b=c",
@@ -227,7 +227,8 @@ fn only_single_values_are_pinned() {
 fn requirement() -> impl Strategy<Value = String> {
     let value = prop::sample::select(vec!["", "1", "2", "10", "x"]);
     let key = prop::sample::select(vec!["a", "b"]);
-    let set = prop::collection::vec(value.clone(), 1..4).prop_map(|values| values.join(","));
+    let set = prop::collection::vec(value.clone(), 1..4);
+    let set = set.prop_map(|values| values.join(",").replace(",,", ","));
     (key, 0..8, value, set, 0..12).prop_map(|(key, form, value, set, bound)| match form {
         0 => key.to_owned(),
         1 => format!("!{key}"),

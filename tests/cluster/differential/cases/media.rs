@@ -8,11 +8,13 @@ const OBJECT: &str = "/api/v1/namespaces/shop/pods/web-0";
 const CUSTOM_LIST: &str = "/apis/shop.example.com/v1/widgets";
 const CUSTOM: &str = "/apis/shop.example.com/v1/namespaces/shop/widgets/widget-1";
 const MISSING: &str = "/api/v1/namespaces/shop/pods/none";
+const CUSTOM_MISSING: &str = "/apis/shop.example.com/v1/namespaces/shop/widgets/none";
 const BIG_LIST: &str = "/api/v1/namespaces/shop/pods";
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const KUBECTL: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const TYPED: &str = "application/vnd.kubernetes.protobuf,application/json";
 
 /// `Accept` values and the status they get on (a built-in list, a custom list).
 const ACCEPTS: &[(&str, u16, u16)] = &[
@@ -41,7 +43,7 @@ const ACCEPTS: &[(&str, u16, u16)] = &[
     ("application/cbor", 406, 406),
     ("application/cbor,application/json", 200, 200),
     (PROTOBUF, 200, 406),
-    ("application/vnd.kubernetes.protobuf,application/json", 200, 200),
+    (TYPED, 200, 200),
     ("application/json,application/vnd.kubernetes.protobuf", 200, 200),
     (TABLE, 200, 200),
     (KUBECTL, 200, 200),
@@ -98,7 +100,7 @@ fn objects() -> Vec<Case> {
             ("application/yaml", 200),
             ("application/cbor", 406),
             (PROTOBUF, protobuf),
-            ("application/vnd.kubernetes.protobuf,application/json", 200),
+            (TYPED, 200),
             (partial, 200),
             ("application/json;as=PartialObjectMetadata;v=v1beta1;g=meta.k8s.io", 200),
             (
@@ -110,6 +112,9 @@ fn objects() -> Vec<Case> {
         ] {
             cases.push(accepting(target, accept, status));
         }
+    }
+    for accept in ["application/json", TYPED] {
+        cases.push(Case::get(CUSTOM_MISSING).accept(accept).status(404));
     }
     for (accept, status) in [
         ("application/json", 404),
