@@ -31,8 +31,8 @@ pub struct Session {
     records: HashMap<GroupResource, Record>,
     /// `true` if something was seen or written, beyond inherited state.
     lived: bool,
-    /// `true` if a write's outcome was lost before anything else was seen or written.
-    lost_first: bool,
+    /// The last time at which a write's outcome was lost before anything else was seen or written.
+    lost_at: Option<Instant>,
     /// `true` if there were more group-resources than fit: those without a record are barred.
     overflowed: bool,
     /// `true` if the client may have seen any resource before the session began.
@@ -54,7 +54,7 @@ impl Session {
     pub fn judge(&self, query: &Query, held: Held<'_>, now: Instant) -> Verdict {
         match self.record(query) {
             Some(record) => record.judge(query, held, now),
-            None if self.overflowed => Verdict::Barred,
+            None if self.overflowed || self.lost_at.is_some() => Verdict::Barred,
             None => Verdict::Satisfied,
         }
     }
@@ -111,7 +111,9 @@ impl Session {
         match self.record(query) {
             Some(record) if self.past_unknown && !record.has_consistent => Floor::Consistent,
             Some(record) => record.floor(query),
-            None if self.overflowed || self.past_unknown => Floor::Consistent,
+            None if self.overflowed || self.past_unknown || self.lost_at.is_some() => {
+                Floor::Consistent
+            }
             None => Floor::Unknown,
         }
     }
@@ -185,8 +187,8 @@ impl Session {
 
     /// Notes that the outcome of a write is unknown. `key` is that of its object, if it has only one.
     ///
-    /// As long as nothing else is known of the caller, the apiserver may not even accept it: it gets
-    /// one barrier without any name that it chose.
+    /// As long as nothing else is known of the caller, the apiserver may not even accept it: then all
+    /// resources are barred, and no name is stored that it chose.
     pub fn lost_write(
         &mut self,
         resource: &GroupResource,
@@ -196,10 +198,9 @@ impl Session {
         match key {
             Some(key) if self.lived => self.expect(resource, key, Expectation::Uncertain, now),
             None if self.lived => self.swept(resource, scope, now),
-            _ if self.lost_first && !self.records.contains_key(resource) => self.overflowed = true,
             _ => {
-                self.swept(resource, Scope::All, now);
-                (self.lived, self.lost_first) = (false, true);
+                self.lost_at = Some(now);
+                self.records.values_mut().for_each(|record| record.sweep(Scope::All, now));
             }
         }
     }
@@ -388,7 +389,7 @@ impl Session {
             self.overflowed = true;
             return None;
         }
-        Some(self.records.entry(resource.clone()).or_default())
+        Some(self.records.entry(resource.clone()).or_insert_with(|| Record::since(self.lost_at)))
     }
 }
 

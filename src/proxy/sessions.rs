@@ -207,7 +207,7 @@ mod tests {
         cache::testing::pods,
         proxy::{
             identify::{Identify, TokenHasher, Unauthenticated},
-            session::{Expectation, Held, Source, Verdict},
+            session::{Expectation, Floor, Held, Source, Verdict},
         },
     };
 
@@ -338,8 +338,11 @@ mod tests {
         let session = sessions.of(bearer(0), now);
         let of = || (Some(ObjectKey::new(Some("shop"), "a")), Scope::Namespace("shop".into()));
         session.lock().lost_write(&GroupResource::new("", "secrets"), of(), now);
-        session.lock().lost_write(&resource(), of(), now);
-        assert_eq!(verdict(&session), Verdict::Barred, "a second resource");
+        assert_eq!(verdict(&session), Verdict::Barred, "no name is kept");
+        let pods = Query::all(GroupVersionResource::new("", "v1", "pods"), Scope::All);
+        assert_eq!(session.lock().floor(&pods), Floor::Consistent);
+        session.lock().shown(&resource(), &version(5), Source::Cache, now);
+        assert_eq!(verdict(&session), Verdict::Barred, "a read that is not consistent");
         session.lock().proven(&resource(), Instant::now(), &version(10));
         assert_eq!(verdict(&session), Verdict::Satisfied);
         session.lock().lost_write(&resource(), of(), Instant::now());

@@ -20,7 +20,7 @@ impl Session {
     /// Returns a session with all demands of this one, which has not seen anything itself.
     #[must_use]
     pub fn heir(&self) -> Self {
-        Self { lived: false, lost_first: false, ..self.clone() }
+        Self { lived: false, ..self.clone() }
     }
 
     /// Reports whether it has seen or written anything itself.
@@ -32,6 +32,7 @@ impl Session {
     pub fn bequeath(&self, heir: &mut Self, now: Instant) {
         heir.overflowed |= self.overflowed;
         heir.past_unknown |= self.past_unknown;
+        heir.lost_at = heir.lost_at.max(self.lost_at);
         for (resource, record) in &self.records {
             if let Some(inherited) = heir.record_mut(resource) {
                 record.bequeath(inherited, now);

@@ -112,6 +112,14 @@ pub(super) const IMMINENT: Duration = Duration::from_secs(1);
 // === impl Record ===
 
 impl Record {
+    /// Creates a record that bars everything until a consistent read after this time, if there is
+    /// one.
+    pub(super) fn since(lost_at: Option<Instant>) -> Self {
+        let mut record = Self::default();
+        lost_at.into_iter().for_each(|at| record.sweep(Scope::All, at));
+        record
+    }
+
     /// Decides whether a replica may answer a read of this query.
     pub(super) fn judge(&self, query: &Query, held: Held<'_>, now: Instant) -> Verdict {
         if self.is_blind(query) {
