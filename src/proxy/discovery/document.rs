@@ -253,8 +253,10 @@ mod tests {
             ("audit-id", "2"),
         ]);
         assert_eq!(again.headers(), &expected);
-        let other = kept.answer(Form::Whole, &HeaderMap::new(), at);
-        assert_eq!(other.headers()["audit-id"].len(), 36);
+        for without in [HeaderMap::new(), headers(&[("audit-id", "")])] {
+            let other = kept.answer(Form::Whole, &without, at);
+            assert_eq!(other.headers()["audit-id"].len(), 36);
+        }
     }
 
     #[test]
