@@ -281,8 +281,9 @@ async fn shown(printed: &watch::Receiver<String>, text: &str) {
         let end = if printed.starts_with('{') { "\n}\n" } else { "\n" };
         printed.split_once(text).is_some_and(|(_, rest)| rest.contains(end))
     };
+    let mut printed = printed.clone();
     // The comparison finds out which.
-    let _ended = printed.clone().wait_for(is_whole).await;
+    let _ended = printed.wait_for(is_whole).await;
 }
 
 /// Fails with every command whose outcomes differ.
