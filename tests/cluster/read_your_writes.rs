@@ -194,7 +194,7 @@ async fn hidden_writes_are_read_through_listless_on_1_30() {
 async fn write_and_list(version: Version) {
     const ROUNDS: u32 = 150;
     const BLOCK: u32 = 10;
-    let Some(cluster) = Cluster::take(version).await else { return };
+    let Some(cluster) = Cluster::take_alone(version).await else { return };
     let kubeconfig = cluster.plane().kubeconfig(User::Admin).expect("a kubeconfig");
     let proxy = ProxyProcess::start(&kubeconfig, None).await.expect("a proxy");
     let straight = cluster.plane().client(User::Admin, Protocol::Http1).expect("a client");
