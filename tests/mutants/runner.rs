@@ -238,7 +238,10 @@ const FINDERS: &[Row] = &[
         &["reads::compressed::a_changing_list_is_one_gzip_member_in_every_form"],
     ),
     (&[Mutant::VersionNotAwaited], &["reads::versions::list_not_older_than_waits_for_the_cache"]),
-    (&[Mutant::EpochUnnoticed], &["faults::restore::a_restored_etcd_backup_resets_replicas_and_sessions"]),
+    (
+        &[Mutant::EpochUnnoticed],
+        &["faults::restore::a_restored_etcd_backup_resets_replicas_and_sessions"],
+    ),
     (
         &[Mutant::LeftIsItsList],
         &["freshness::monotonic::lists_do_not_go_back_after_a_get_of_an_object_that_left_one"],
