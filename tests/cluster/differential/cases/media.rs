@@ -113,9 +113,9 @@ fn objects() -> Vec<Case> {
             cases.push(accepting(target, accept, status));
         }
     }
-    for accept in ["application/json", TYPED] {
-        cases.push(Case::get(CUSTOM_MISSING).accept(accept).status(404));
-    }
+    // Errors have protobuf, also where objects have not: only the apiserver says it in that form.
+    cases.push(free(Case::get(CUSTOM_MISSING).accept("application/json").status(404), true));
+    cases.push(Case::get(CUSTOM_MISSING).accept(TYPED).status(404));
     for (accept, status) in [
         ("application/json", 404),
         ("application/yaml", 404),
