@@ -71,16 +71,15 @@ impl Own {
 
     /// Replaces the identity that the request claims.
     fn introduce(&self, headers: &mut HeaderMap) {
-        let claims: Vec<_> = headers.keys().filter(|name| self.is_claim(name)).cloned().collect();
+        let own = self.credentials.impersonation();
+        let is_ignored = !own.is_empty() && !names_one_user(headers);
+        let is_claim =
+            |name: &&HeaderName| self.is_claim(name) || is_ignored && is_impersonation(name);
+        let claims: Vec<_> = headers.keys().filter(is_claim).cloned().collect();
         for name in &claims {
             headers.remove(name);
         }
-        let own = self.credentials.impersonation();
-        if !own.is_empty() && !names_one_user(headers) {
-            let asked = headers.keys().filter(|name| is_impersonation(name)).cloned();
-            for name in asked.collect::<Vec<_>>() {
-                headers.remove(name);
-            }
+        if !headers.keys().any(is_impersonation) {
             headers.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
         }
     }

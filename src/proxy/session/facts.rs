@@ -22,8 +22,8 @@ pub struct List {
     pub whole: bool,
     /// The content of the list, if all of it was read.
     pub digest: Option<Digest>,
-    /// The replicas that this response was compared with. Each has the version from which it shows as much, apart
-    /// from the expectations of single objects.
+    /// The replicas that this response was compared with. Each has the version from which it shows
+    /// as much, apart from the expectations of single objects.
     pub compared: Vec<(Query, ResourceVersion)>,
     /// The time it was sent, if it was consistent and read completely.
     pub consistent_since: Option<Instant>,
