@@ -14,8 +14,7 @@ use listless::{
 };
 
 use super::{PODS, put};
-
-use crate::harness::{Answer, Setup, group_resource, pass, pod, populated, settle};
+use crate::harness::{Answer, Setup, TestProxy, group_resource, pass, pod, populated, settle};
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
@@ -24,6 +23,15 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/js
 struct Restorable(Arc<Mutex<Simulator>>);
 
 impl Restorable {
+    /// Replaces the data by an older state; returns the new apiserver.
+    fn restore(&self) -> Simulator {
+        let after = populated();
+        let before =
+            std::mem::replace(&mut *self.0.lock().expect("no panic holds it"), after.clone());
+        before.stop();
+        after
+    }
+
     fn current(&self) -> Simulator {
         self.0.lock().expect("no panic holds it").clone()
     }
@@ -43,18 +51,23 @@ impl Client for Restorable {
     }
 }
 
-/// Any version may be of the lost state, until a bookmark shows that the collection reached it.
-#[tokio::test(start_paused = true)]
-async fn a_watch_of_a_quiet_collection_does_not_expire_after_a_restore() {
-    let (before, after) = (populated(), populated());
+/// A replica of pods whose version and last object a restore will lose.
+async fn far_ahead() -> (Restorable, TestProxy) {
+    let before = populated();
     let restorable = Restorable(Arc::new(Mutex::new(before.clone())));
     let proxy = Setup::of(before.clone()).upstream(restorable.clone()).in_memory();
     proxy.warm(PODS).await;
     before.skip_revisions(5000);
     put(&proxy, "lost");
     settle().await;
-    *restorable.0.lock().expect("no panic holds it") = after.clone();
-    before.stop();
+    (restorable, proxy)
+}
+
+/// Any version may be of the lost state, until a bookmark shows that the collection reached it.
+#[tokio::test(start_paused = true)]
+async fn a_watch_of_a_quiet_collection_does_not_expire_after_a_restore() {
+    let (restorable, proxy) = far_ahead().await;
+    let after = restorable.restore();
     pass(Duration::from_secs(100)).await;
     proxy.warm(PODS).await;
     after.skip_revisions(10);
@@ -72,21 +85,13 @@ async fn a_watch_of_a_quiet_collection_does_not_expire_after_a_restore() {
 
 #[tokio::test(start_paused = true)]
 async fn a_restored_etcd_backup_resets_replicas_and_sessions() {
-    let (before, after) = (populated(), populated());
-    let restorable = Restorable(Arc::new(Mutex::new(before.clone())));
-    let proxy = Setup::of(before.clone()).upstream(restorable.clone()).in_memory();
-    proxy.warm(PODS).await;
-    before.skip_revisions(5000);
-    put(&proxy, "lost");
-    settle().await;
+    let (restorable, proxy) = far_ahead().await;
     let client = proxy.client();
     let high = client.get(PODS).await;
     assert!(high.is_hit() && high.version() > 5000, "{}", high.summary());
     let path = format!("{PODS}?watch=true&resourceVersion={}", high.version());
     let mut watch = client.watch(&path).await;
-    drop(Setup::of(after.clone()));
-    *restorable.0.lock().expect("no panic holds it") = after.clone();
-    before.stop();
+    restorable.restore();
     let mut seen = Vec::new();
     for _ in 0..100 {
         pass(Duration::from_secs(3)).await;
