@@ -12,6 +12,8 @@ use super::{applied, files, golden, is_update, read, settings, yaml};
 
 /// The minimum number of pods; fewer would leave out shapes that are in use.
 const PODS_MIN: usize = 60;
+/// The pod whose added container is the usual one.
+const PLAIN: &str = "deployment-plain";
 /// Reasons that no pod of the corpus can have, because it would not be a pod.
 const WITHOUT_A_POD: [SkipReason; 1] = [SkipReason::Malformed];
 
@@ -26,16 +28,71 @@ fn decided(pod: &Value) -> Result<Patch, Skip> {
     patch(pod, namespace, &settings())
 }
 
-/// The expected file beside a pod: the extension, and the text.
-fn told(decision: &Result<Patch, Skip>) -> (&'static str, String) {
-    match decision {
-        Ok(patch) => {
-            let notes: Vec<_> = patch.notes.iter().map(ToString::to_string).collect();
-            let told = json!({"notes": notes, "patch": patch.operations});
-            ("patch.json", serde_json::to_string_pretty(&told).expect("JSON") + "\n")
+/// The file beside a pod: the reason to skip it, or a line for each note and each operation.
+///
+/// The added container is written as its differences from the `usual` one.
+fn expected(decision: &Result<Patch, Skip>, usual: &Value) -> String {
+    let patch = match decision {
+        Ok(patch) => patch,
+        Err(skip) => return format!("skip {}: {skip}\n", skip.reason.as_str()),
+    };
+    let mut lines: Vec<_> = patch.notes.iter().map(|note| format!("note {note}")).collect();
+    for operation in operations(patch) {
+        match added_container(&operation) {
+            None => lines.push(line(&operation)),
+            Some(container) => {
+                let differences = differences(usual, container);
+                let but = if differences.is_empty() { "" } else { ", but" };
+                lines.push(format!("{} the usual container{but}", place(&operation)));
+                lines
+                    .extend(differences.iter().map(|difference| format!("  {}", line(difference))));
+            }
         }
-        Err(skip) => ("skip", format!("{}: {skip}\n", skip.reason.as_str())),
     }
+    lines.join("\n") + "\n"
+}
+
+fn operations(patch: &Patch) -> Vec<Value> {
+    patch
+        .operations
+        .iter()
+        .map(|operation| serde_json::to_value(operation).expect("JSON"))
+        .collect()
+}
+
+/// The container that an operation adds, if it adds the proxy's and no other.
+fn added_container(operation: &Value) -> Option<&Value> {
+    let value = operation.get("value")?;
+    let container = match value.as_array() {
+        Some(containers) if containers.len() == 1 => &containers[0],
+        Some(_) => return None,
+        None => value,
+    };
+    (container["name"] == "listless-proxy").then_some(container)
+}
+
+fn differences(usual: &Value, container: &Value) -> Vec<Value> {
+    let differences = serde_json::to_value(json_patch::diff(usual, container)).expect("JSON");
+    differences.as_array().expect("operations").clone()
+}
+
+fn line(operation: &Value) -> String {
+    let value = operation.get("value").map_or_else(String::new, |value| format!(" {value}"));
+    format!("{}{value}", place(operation))
+}
+
+/// The operation and its path.
+fn place(operation: &Value) -> String {
+    let text = |field: &str| operation[field].as_str().expect("a text");
+    format!("{} {}", text("op"), text("path"))
+}
+
+/// Compares a file with its expected text, or writes it.
+fn is_as_expected(path: &Path, text: &str) -> bool {
+    if is_update() {
+        std::fs::write(path, text).expect("the file is written");
+    }
+    std::fs::read_to_string(path).is_ok_and(|found| found == text)
 }
 
 #[test]
@@ -43,19 +100,17 @@ fn every_pod_of_the_corpus_has_its_expected_result() {
     let pods = pods();
     assert!(pods.len() >= PODS_MIN, "{} pods", pods.len());
     let folder = golden("inject");
-    let mut wrong = Vec::new();
-    for (name, pod) in &pods {
-        let (extension, text) = told(&decided(pod));
-        let path = folder.join(format!("{name}.{extension}"));
-        let other = if extension == "skip" { "patch.json" } else { "skip" };
-        let other = folder.join(format!("{name}.{other}"));
-        if is_update() {
-            std::fs::write(&path, &text).expect("the file is written");
-            let _absent = std::fs::remove_file(other);
-        } else if std::fs::read_to_string(&path).ok().as_ref() != Some(&text) || other.exists() {
-            wrong.push(format!("{name}: {text}"));
-        }
-    }
+    let plain = &pods.iter().find(|(name, _)| name == PLAIN).expect("the plain pod").1;
+    let plain = operations(&decided(plain).expect("a patch"));
+    let usual = plain.iter().find_map(added_container).expect("a container");
+    let usual_text = serde_json::to_string_pretty(usual).expect("JSON") + "\n";
+    assert!(is_as_expected(&folder.join("usual-container.json"), &usual_text), "{usual_text}");
+    let wrong: Vec<_> = pods
+        .iter()
+        .map(|(name, pod)| (name, expected(&decided(pod), usual)))
+        .filter(|(name, text)| !is_as_expected(&folder.join(format!("{name}.expected")), text))
+        .map(|(name, text)| format!("{name}: {text}"))
+        .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

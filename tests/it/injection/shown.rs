@@ -99,8 +99,8 @@ fn every_reason_is_documented_and_shown_by_a_pod_that_is_skipped_for_it() {
     for (reason, pods) in REASONS {
         assert!(!pods.is_empty(), "{reason}");
         for pod in *pods {
-            let path = golden("inject").join(format!("{pod}.skip"));
-            assert!(read(&path).starts_with(&format!("{reason}:")), "{pod}");
+            let path = golden("inject").join(format!("{pod}.expected"));
+            assert!(read(&path).starts_with(&format!("skip {reason}:")), "{pod}");
         }
     }
     assert!(text("src/injector/patch/tests.rs").contains(&format!("fn {}(", MALFORMED.1)));
