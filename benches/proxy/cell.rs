@@ -11,8 +11,10 @@ use crate::{
     expected::Expected,
     form::Form,
     load::{self, Slot},
+    nginx::Nginx,
     options::Options,
     setup::{APPS, IdleLoad, NODES, POLLERS, Setup},
+    wire::Endpoint,
 };
 
 /// One row of the table.
@@ -33,6 +35,17 @@ enum Requests {
     Each(u32, fn(u32) -> String),
     /// The pages of a list, one after the other.
     Pages(&'static str),
+    /// One that Listless must forward, because of a parameter that no apiserver knows.
+    Forwarded(&'static str),
+    /// One with a body, for a path of its own.
+    Posted(&'static str, &'static str),
+}
+
+/// Servers that only have the bytes, and relay what they do not have.
+pub(crate) struct Baselines {
+    pub(crate) bare: Bare,
+    /// Nothing where the machine has no nginx.
+    pub(crate) nginx: Option<Nginx>,
 }
 
 /// The required ratio of a cell: apiserver ÷ Listless.
@@ -75,6 +88,7 @@ pub(crate) struct Measured {
     pub(crate) listless: Vec<f64>,
     /// The same for a server that only has the bytes.
     pub(crate) bare: Vec<f64>,
+    pub(crate) nginx: Vec<f64>,
     /// Requests per second through Listless, with the load generator on the same cores.
     pub(crate) rate: f64,
     /// The apiserver's CPU time per request while Listless answered.
@@ -174,6 +188,23 @@ pub(crate) const CELLS: &[Cell] = &[
         form: Form::Table,
         gate: Some(Gate { times: 12.0, ceiling: 25.0 }),
     },
+    Cell {
+        id: "R1",
+        what: "GET one, forwarded",
+        requests: Requests::Forwarded("/pod-00007?resourceVersion=0&unknownToEverybody=1"),
+        form: Form::Json,
+        gate: None,
+    },
+    Cell {
+        id: "R2",
+        what: "POST, forwarded",
+        requests: Requests::Posted(
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            r#"{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{"resourceAttributes":{"verb":"get","resource":"pods"}}}"#,
+        ),
+        form: Form::Json,
+        gate: None,
+    },
 ];
 
 fn of_poller(poller: u32) -> String {
@@ -188,12 +219,13 @@ pub(crate) fn measure(
     cell: &Cell,
     direct: &Expected,
     setup: &Setup,
-    bare: &Bare,
+    baselines: &Baselines,
     options: &Options,
     idle: IdleLoad,
 ) -> Result<Measured> {
     let direct = &Expected { changes: options.churn > 0, ..direct.clone() };
-    let through = Expected { cache_status: Some("hit"), ..direct.clone() };
+    let cache_status = if direct.is_forwarded { "fwd" } else { "hit" };
+    let through = Expected { cache_status: Some(cache_status), ..direct.clone() };
     warm(&through, setup)?;
     let churn = Churn::start(setup, options.churn)?;
     let changing = churn.load(setup, idle)?;
@@ -207,11 +239,12 @@ pub(crate) fn measure(
         etcd: Vec::new(),
         listless: Vec::new(),
         bare: Vec::new(),
+        nginx: Vec::new(),
         rate: 0.0,
         apiserver_meanwhile: 0.0,
     };
     for round in 0..options.rounds {
-        let mut sides = [Side::Direct, Side::Bare, Side::Through];
+        let mut sides = [Side::Direct, Side::Bare, Side::Nginx, Side::Through];
         if round % 2 == 1 {
             sides.reverse();
         }
@@ -220,7 +253,16 @@ pub(crate) fn measure(
                 Side::Direct => {
                     measured.add_direct(&direct_slot(direct, setup, options)?, changing);
                 }
-                Side::Bare => measured.add_bare(&bare_slot(&through, bare, options)?),
+                Side::Bare => {
+                    let Bare { endpoint, .. } = &baselines.bare;
+                    let cpu = || baselines.bare.cpu_seconds();
+                    measured.bare.push(baseline(&through, endpoint, &cpu, options)?);
+                }
+                Side::Nginx => {
+                    let Some(nginx) = &baselines.nginx else { continue };
+                    let cpu = || nginx.cpu_seconds();
+                    measured.nginx.push(baseline(&through, &nginx.endpoint, &cpu, options)?);
+                }
                 Side::Through => {
                     measured.add_through(&through_slot(&through, setup, options)?, changing);
                 }
@@ -238,7 +280,16 @@ pub(crate) fn measure(
 enum Side {
     Direct,
     Bare,
+    Nginx,
     Through,
+}
+
+impl Baselines {
+    /// Starts them with these responses.
+    pub(crate) fn start(setup: &Setup, expected: &[Expected]) -> Result<Self> {
+        let kept = || expected.iter().flat_map(Expected::kept);
+        Ok(Self { bare: setup.bare(kept())?, nginx: Nginx::start(&setup.direct, kept())? })
+    }
 }
 
 /// Sends each request to the apiserver once. Listless must return the same responses.
@@ -250,12 +301,24 @@ pub(crate) fn expected(cell: &Cell, setup: &Setup) -> Result<Expected> {
         Requests::Pages(suffix) => {
             return Expected::learn_pages(cell.form, &target(suffix), &setup.direct);
         }
+        Requests::Forwarded(suffix) => {
+            let expected = Expected::learn(cell.form, &[target(suffix)], None, &setup.direct)?;
+            return Ok(Expected { is_forwarded: true, ..expected });
+        }
+        Requests::Posted(path, body) => {
+            let targets = [path.to_owned()];
+            let expected = Expected::learn(cell.form, &targets, Some(body), &setup.direct)?;
+            return Ok(Expected { is_forwarded: true, ..expected });
+        }
     };
-    Expected::learn(cell.form, &targets, &setup.direct)
+    Expected::learn(cell.form, &targets, None, &setup.direct)
 }
 
 /// Makes Listless hold what the cell reads, and checks every byte of each response.
 fn warm(through: &Expected, setup: &Setup) -> Result<()> {
+    if through.is_forwarded {
+        return load::each_once(&setup.through, through);
+    }
     // JSON is held from the start. Of another form one replica shall serve all reads.
     if matches!(through.form, Form::Protobuf | Form::Table) {
         setup.warm(through.form, &setup.data.collection())?;
@@ -274,10 +337,17 @@ fn through_slot(expected: &Expected, setup: &Setup, options: &Options) -> Result
     load::run(&setup.through, expected, options.connections, options.slot, &meter)
 }
 
-fn bare_slot(expected: &Expected, bare: &Bare, options: &Options) -> Result<Slot> {
-    let meter = || Ok([bare.cpu_seconds()?, 0.0]);
+/// Returns the CPU time per request of a server that only has the bytes, in microseconds.
+fn baseline(
+    expected: &Expected,
+    endpoint: &Endpoint,
+    cpu_seconds: &(dyn Fn() -> Result<f64> + Sync),
+    options: &Options,
+) -> Result<f64> {
+    let meter = || Ok([cpu_seconds()?, 0.0]);
     let expected = &Expected { changes: false, ..expected.clone() };
-    load::run(&bare.endpoint, expected, options.connections, options.slot, &meter)
+    let slot = load::run(endpoint, expected, options.connections, options.slot, &meter)?;
+    Ok(micros_per_request(&slot, 0, 0.0))
 }
 
 // === impl Measured ===
@@ -297,10 +367,6 @@ impl Measured {
         self.requests[0] += slot.requests;
         self.apiserver.push(micros_per_request(slot, 0, idle.apiserver));
         self.etcd.push(micros_per_request(slot, 1, idle.etcd));
-    }
-
-    fn add_bare(&mut self, slot: &Slot) {
-        self.bare.push(micros_per_request(slot, 0, 0.0));
     }
 
     fn add_through(&mut self, slot: &Slot, idle: IdleLoad) {

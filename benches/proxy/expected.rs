@@ -35,6 +35,10 @@ pub(crate) struct Expected {
     /// `true` if the steps are the pages of a list. A page is requested with the token of the page
     /// before it.
     pub(crate) pages: bool,
+    /// The body of the requests, if they are POSTs.
+    pub(crate) body: Option<&'static str>,
+    /// `true` if Listless must forward the requests.
+    pub(crate) is_forwarded: bool,
     /// `true` if the objects change meanwhile.
     pub(crate) changes: bool,
     /// The required text in `Cache-Status`, if the server is Listless.
@@ -45,6 +49,7 @@ pub(crate) struct Expected {
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) target: String,
+    status: u16,
     /// The apiserver's body as it was sent.
     pub(crate) sent: Bytes,
     content: Content,
@@ -64,14 +69,20 @@ struct Content {
 
 impl Expected {
     /// Learns the apiserver's own responses to these targets.
-    pub(crate) fn learn(form: Form, targets: &[String], server: &Endpoint) -> Result<Self> {
+    pub(crate) fn learn(
+        form: Form,
+        targets: &[String],
+        body: Option<&'static str>,
+        server: &Endpoint,
+    ) -> Result<Self> {
         let mut connection = Connection::open(server)?;
         let step = |target: &String| {
-            let answer = connection.exchange(&server.request_in(form, target))?;
+            let answer = connection.exchange(&server.request_with(form, target, body))?;
             Step::learn(form, target.clone(), &answer)
         };
         let steps = targets.iter().map(step).collect::<Result<_>>()?;
-        Ok(Self { form, steps, pages: false, changes: false, cache_status: None })
+        let (pages, is_forwarded, changes, cache_status) = (false, false, false, None);
+        Ok(Self { form, steps, pages, body, is_forwarded, changes, cache_status })
     }
 
     /// Learns the apiserver's own pages of a list, of which `first` is the target of the first.
@@ -84,13 +95,15 @@ impl Expected {
             steps.push(Step::learn(form, page, &answer)?);
         }
         let steps = steps.into();
-        Ok(Self { form, steps, pages: true, changes: false, cache_status: None })
+        let (pages, body, is_forwarded, changes, cache_status) = (true, None, false, false, None);
+        Ok(Self { form, steps, pages, body, is_forwarded, changes, cache_status })
     }
 
-    /// Returns the responses for the bare server. The tokens in pages are those of its targets.
+    /// Returns the responses that a server without an apiserver can send. The tokens in pages are those of its targets.
     pub(crate) fn kept(&self) -> impl Iterator<Item = Kept> {
         let kept = |step: &Step| (self.form, step.target.clone(), step.sent.clone());
-        self.steps.iter().map(kept).map(|(form, target, body)| Kept { form, target, body })
+        let steps = if self.is_forwarded { &[] } else { &*self.steps };
+        steps.iter().map(kept).map(|(form, target, body)| Kept { form, target, body })
     }
 
     /// Returns the target of the page after a response, if one follows.
@@ -135,15 +148,16 @@ impl Expected {
         let others = answer.body.len().wrapping_sub(step.content.bytes);
         // The lengths of compressed and of changed ones differ.
         let any_length = self.form.is_gzip() || self.changes;
-        if answer.status != 200
+        if answer.status != step.status
             || !self.form.begins(answer.body)
             || (others > step.others_max && !any_length)
         {
             bail!(
-                "{}: status {}, {} bytes, expected 200 and {}: {}",
+                "{}: status {}, {} bytes, expected {} and {}: {}",
                 step.target,
                 answer.status,
                 answer.body.len(),
+                step.status,
                 step.sent.len(),
                 String::from_utf8_lossy(&answer.body[..answer.body.len().min(300)])
             );
@@ -165,13 +179,14 @@ fn next_page(first: &str, token: &str) -> String {
 
 impl Step {
     fn learn(form: Form, target: String, answer: &Answer<'_>) -> Result<Self> {
-        let fits = answer.status == 200 && form.begins(answer.body);
+        let fits = matches!(answer.status, 200 | 201) && form.begins(answer.body);
         ensure!(fits, "no {} from the apiserver: {target}: status {}", form.name(), answer.status);
         let body = unpacked(form, answer.body)?;
         let content = Content::of(form, &body)?;
         let ages = if form == Form::Table { content.items * AGE_GROWTH } else { 0 };
         let others_max = body.len() - content.bytes + VERSION_GROWTH + ages;
-        Ok(Self { target, sent: Bytes::copy_from_slice(answer.body), content, others_max })
+        let (status, sent) = (answer.status, Bytes::copy_from_slice(answer.body));
+        Ok(Self { target, status, sent, content, others_max })
     }
 }
 

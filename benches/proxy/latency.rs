@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::{
-    bare::Bare,
+    cell::Baselines,
     options::Options,
     setup::Setup,
     wire::{Connection, Endpoint},
@@ -33,8 +33,9 @@ const WARM_UP: usize = 200;
 pub(crate) struct Latency {
     direct: Vec<Duration>,
     through: Vec<Duration>,
-    /// Samples through a bare relay. Empty if there is none.
+    /// Samples through a bare relay, and through nginx. Empty if there is none.
     relayed: Vec<Duration>,
+    nginx: Vec<Duration>,
 }
 
 /// A quantile of each way, in microseconds.
@@ -43,6 +44,7 @@ pub(crate) struct Quantile {
     pub(crate) direct: f64,
     pub(crate) through: f64,
     pub(crate) relayed: f64,
+    pub(crate) nginx: f64,
 }
 
 /// A way to the apiserver.
@@ -51,6 +53,7 @@ enum Way {
     Direct,
     Through,
     Relayed,
+    Nginx,
 }
 
 struct Http2 {
@@ -60,14 +63,18 @@ struct Http2 {
 }
 
 /// Measures with one kept-alive HTTP/1.1 connection each.
-pub(crate) fn http1(setup: &Setup, bare: &Bare, options: &Options) -> Result<Latency> {
+pub(crate) fn http1(setup: &Setup, baselines: &Baselines, options: &Options) -> Result<Latency> {
     let target = target(setup);
+    let nginx = baselines.nginx.iter().map(|nginx| (Way::Nginx, &nginx.endpoint));
     let mut ways = [
         (Way::Direct, &setup.direct),
         (Way::Through, &setup.through),
-        (Way::Relayed, &bare.endpoint),
+        (Way::Relayed, &baselines.bare.endpoint),
     ]
-    .map(|(way, endpoint)| (way, endpoint.request(&target), Connection::open(endpoint)));
+    .into_iter()
+    .chain(nginx)
+    .map(|(way, endpoint)| (way, endpoint.request(&target), Connection::open(endpoint)))
+    .collect::<Vec<_>>();
     let mut latency = Latency::default();
     let mut wanted = None;
     for sample in 0..options.samples + WARM_UP {
@@ -126,11 +133,12 @@ impl Latency {
             Way::Direct => self.direct.push(took),
             Way::Through => self.through.push(took),
             Way::Relayed => self.relayed.push(took),
+            Way::Nginx => self.nginx.push(took),
         }
     }
 
     fn sorted(mut self) -> Self {
-        for samples in [&mut self.direct, &mut self.through, &mut self.relayed] {
+        for samples in [&mut self.direct, &mut self.through, &mut self.relayed, &mut self.nginx] {
             samples.sort();
         }
         self
@@ -150,6 +158,7 @@ impl Latency {
             direct: of(&self.direct),
             through: of(&self.through),
             relayed: of(&self.relayed),
+            nginx: of(&self.nginx),
         }
     }
 }

@@ -106,7 +106,7 @@ pub(crate) fn each_once(endpoint: &Endpoint, expected: &Expected) -> Result<()> 
 
 impl<'a> Plan<'a> {
     fn new(endpoint: &'a Endpoint, expected: &'a Expected) -> Self {
-        let request = |target: &str| endpoint.request_in(expected.form, target);
+        let request = |target: &str| endpoint.request_with(expected.form, target, expected.body);
         let requests = expected.steps.iter().map(|step| request(&step.target)).collect();
         Self { endpoint, expected, requests }
     }

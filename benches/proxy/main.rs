@@ -15,6 +15,7 @@ mod form;
 mod latency;
 mod load;
 mod memory;
+mod nginx;
 mod options;
 mod report;
 #[expect(dead_code, unreachable_pub, reason = "shared with the cluster tests; partly used here")]
@@ -30,7 +31,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use expected::Expected;
+use cell::Baselines;
 use options::Options;
 use report::Report;
 use setup::{IdleLoad, Setup};
@@ -80,9 +81,9 @@ async fn run(options: &Options) -> Result<usize> {
     let wanted = |id| options.wants(id) || (id == CHEAPEST && options.wants("account"));
     let cells = || cell::CELLS.iter().filter(|cell| wanted(cell.id));
     let asked: Vec<_> = cells().map(|cell| cell::expected(cell, &setup)).collect::<Result<_>>()?;
-    let bare = setup.bare(asked.iter().flat_map(Expected::kept))?;
+    let baselines = Baselines::start(&setup, &asked)?;
     for (cell, expected) in cells().zip(&asked) {
-        let measure = || cell::measure(cell, expected, &setup, &bare, options, idle);
+        let measure = || cell::measure(cell, expected, &setup, &baselines, options, idle);
         let mut measured = measure()?;
         report.cell(&measured);
         if options.gate && report.missed_last() {
@@ -95,10 +96,10 @@ async fn run(options: &Options) -> Result<usize> {
         }
     }
     if options.wants("P15") {
-        report.latency("P15", &latency::http1(&setup, &bare, options)?);
+        report.latency("P15", &latency::http1(&setup, &baselines, options)?);
         if options.gate && report.missed_last() {
             report.again();
-            report.latency("P15", &latency::http1(&setup, &bare, options)?);
+            report.latency("P15", &latency::http1(&setup, &baselines, options)?);
         }
         report.latency("P15 h2", &latency::http2(&setup, options).await?);
     }

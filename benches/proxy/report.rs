@@ -140,7 +140,7 @@ impl Report {
             self.head_printed = true;
             println!("\nCPU time per request of the serving process, µs (median of rounds)");
             println!(
-                "{:<4} {:<29} {:>9} {:>10} {:>7} {:>9} {:>8} {:>19} {:>10} {:>17} {:>11}",
+                "{:<4} {:<29} {:>9} {:>10} {:>7} {:>9} {:>8} {:>8} {:>19} {:>10} {:>17} {:>11}",
                 "cell",
                 "request",
                 "body B",
@@ -148,6 +148,7 @@ impl Report {
                 "+etcd",
                 "listless",
                 "bare **",
+                "nginx",
                 "ratio (range)",
                 "listless/s",
                 "requests",
@@ -157,7 +158,7 @@ impl Report {
         let (ratios, cell) = (measured.ratios(), measured.cell);
         let (low, high) = (ratios[0], ratios[ratios.len() - 1]);
         println!(
-            "{:<4} {:<29} {:>9} {:>10.1} {:>7.1} {:>9.2} {:>8.2} {:>19} {:>10.0} {:>17} {:>11.2}",
+            "{:<4} {:<29} {:>9} {:>10.1} {:>7.1} {:>9.2} {:>8.2} {:>8} {:>19} {:>10.0} {:>17} {:>11.2}",
             cell.id,
             cell.what,
             measured.body_bytes,
@@ -165,6 +166,10 @@ impl Report {
             median(&measured.etcd),
             median(&measured.listless),
             median(&measured.bare),
+            match measured.nginx.as_slice() {
+                [] => "-".to_owned(),
+                nginx => format!("{:.2}", median(nginx)),
+            },
             format!("{:.0}× ({low:.0}-{high:.0})", median(&ratios)),
             measured.rate,
             format!("{} / {}", measured.requests[0], measured.requests[1]),
@@ -184,11 +189,14 @@ impl Report {
             latency.samples()
         );
         for (name, share) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {
-            let Quantile { direct, through, relayed } = latency.quantile(share);
+            let Quantile { direct, through, relayed, nginx } = latency.quantile(share);
             let added = through - direct;
             print!("  {name}: direct {direct:.0}, through {through:.0}, added {added:.0}");
             if relayed > 0.0 {
                 print!("; a bare relay adds {:.0}", relayed - direct);
+            }
+            if nginx > 0.0 {
+                print!("; nginx adds {:.0}", nginx - direct);
             }
             println!();
         }
@@ -198,7 +206,7 @@ impl Report {
         }
     }
 
-    fn gate_latency(&mut self, Quantile { direct, through, relayed }: Quantile) {
+    fn gate_latency(&mut self, Quantile { direct, through, relayed, .. }: Quantile) {
         let (added, added_bare) = (through - direct, relayed - direct);
         let limit = ADDED_MICROS_MAX.max(TIMES_RELAY_MAX * added_bare);
         let here = Some((limit, added_bare));
@@ -303,7 +311,8 @@ impl Report {
     pub(crate) fn closing(&self) {
         println!(
             "\n*  CPU time of the apiserver per request that Listless answered meanwhile\n** a \
-             server from the same libraries that only has the bytes\n"
+             server from the same libraries that only has the bytes, as nginx does; - if \
+             there is none\n"
         );
         self.gates.iter().for_each(Gate::print);
         println!("gates: {} passed, {} failed", self.gates.len() - self.missed(), self.missed());

@@ -120,13 +120,23 @@ impl Endpoint {
 
     /// Returns the bytes of a GET request for a form.
     pub(crate) fn request_in(&self, form: Form, target: &str) -> Vec<u8> {
+        self.request_with(form, target, None)
+    }
+
+    /// Returns the bytes of a GET request, or of a POST request with a body in JSON.
+    pub(crate) fn request_with(&self, form: Form, target: &str, body: Option<&str>) -> Vec<u8> {
+        let method = if body.is_some() { "POST" } else { "GET" };
+        let content = body.map_or_else(String::new, |body| {
+            format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len())
+        });
         let encoding = if form.is_gzip() { "Accept-Encoding: gzip\r\n" } else { "" };
         format!(
-            "GET {target} HTTP/1.1\r\nHost: {}\r\nUser-Agent: listless-bench\r\nAccept: \
-             {}\r\n{encoding}Authorization: Bearer {}\r\n\r\n",
+            "{method} {target} HTTP/1.1\r\nHost: {}\r\nUser-Agent: listless-bench\r\nAccept: \
+             {}\r\n{encoding}{content}Authorization: Bearer {}\r\n\r\n{}",
             self.authority,
             form.accept(),
-            self.token
+            self.token,
+            body.unwrap_or_default()
         )
         .into_bytes()
     }
