@@ -117,8 +117,7 @@ async fn an_explanation_predicts_the_outcome_and_starts_no_replica() {
 
 #[tokio::test(start_paused = true)]
 async fn an_explanation_does_not_keep_a_replica_alive() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm(PODS).await;
+    let proxy = TestProxy::warmed(PODS).await;
     for _ in 0..11 {
         pass(Duration::from_secs(60)).await;
         assert!(proxy.explained(PODS).to_string().contains("list pods.v1"));

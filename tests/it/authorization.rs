@@ -26,13 +26,6 @@ fn reviews(asked: &Asked) -> bool {
     ["selfsubjectaccessreviews", "selfsubjectrulesreviews"].contains(&&*asked.resource)
 }
 
-/// A proxy that holds all pods.
-async fn warmed() -> TestProxy {
-    let proxy = Setup::default().in_memory();
-    proxy.warm(PODS).await;
-    proxy
-}
-
 /// Requests a path; the response must be the apiserver's own refusal.
 async fn assert_refused(proxy: &TestProxy, path: &str, reason: &str) {
     let (answer, straight) = (proxy.client().get(path).await, proxy.straight().get(path).await);
@@ -43,7 +36,7 @@ async fn assert_refused(proxy: &TestProxy, path: &str, reason: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn denied_reads_are_forwarded_and_get_the_apiservers_refusal() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     allow(&proxy.simulator, vec![on_pods(&["watch"])]);
     for path in [
         IN_A,
@@ -58,7 +51,7 @@ async fn denied_reads_are_forwarded_and_get_the_apiservers_refusal() {
 
 #[tokio::test(start_paused = true)]
 async fn a_user_with_get_only_gets_no_list() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     allow(&proxy.simulator, vec![on_pods(&["get", "watch"])]);
     assert!(proxy.client().get(WEB).await.is_hit());
     assert_refused(&proxy, IN_A, "not-authorized").await;
@@ -66,7 +59,7 @@ async fn a_user_with_get_only_gets_no_list() {
 
 #[tokio::test(start_paused = true)]
 async fn a_user_with_list_only_gets_no_object() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     allow(&proxy.simulator, vec![on_pods(&["list", "watch"])]);
     assert!(proxy.client().get(IN_A).await.is_hit());
     assert_refused(&proxy, WEB, "not-authorized").await;
@@ -74,7 +67,7 @@ async fn a_user_with_list_only_gets_no_object() {
 
 #[tokio::test(start_paused = true)]
 async fn rights_in_one_namespace_do_not_extend_to_another() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     allow(&proxy.simulator, vec![on_pods(&["get", "list", "watch"]).within("a")]);
     let client = proxy.client();
     assert!(client.get(IN_A).await.is_hit());
@@ -114,7 +107,7 @@ async fn a_user_who_may_list_but_not_watch_gets_correct_answers() {
 
 #[tokio::test(start_paused = true)]
 async fn the_rules_of_a_namespace_are_reviewed_once_a_minute() {
-    reviews_a_minute(&warmed().await, 3).await;
+    reviews_a_minute(&TestProxy::warmed(PODS).await, 3).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,7 +142,7 @@ async fn reviews_a_minute(proxy: &TestProxy, expected: usize) {
 
 #[tokio::test(start_paused = true)]
 async fn revoked_rights_end_answers_from_memory_within_a_minute() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     assert!(proxy.client().get(IN_A).await.is_hit());
     allow(&proxy.simulator, vec![on_pods(&["watch"])]);
     pass(Duration::from_secs(61)).await;
@@ -171,7 +164,7 @@ async fn a_failed_review_allows_nothing_and_is_not_cached() {
         Effect::StallAfter(30),
         Effect::Delay(Duration::from_secs(20)),
     ] {
-        let proxy = warmed().await;
+        let proxy = TestProxy::warmed(PODS).await;
         proxy.simulator.inject(Fault::next(1, effect, reviews));
         let client = proxy.client();
         let answer = client.get(IN_A).await;
@@ -183,7 +176,7 @@ async fn a_failed_review_allows_nothing_and_is_not_cached() {
 
 #[tokio::test(start_paused = true)]
 async fn a_throttled_review_is_not_retried_before_its_time() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     let effect = Effect::Answer { code: 429, retry_after_secs: Some(3) };
     proxy.simulator.inject(Fault::always(effect, reviews));
     let client = proxy.client();
@@ -199,7 +192,7 @@ async fn a_throttled_review_is_not_retried_before_its_time() {
 
 #[tokio::test(start_paused = true)]
 async fn concurrent_reads_share_one_review() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     let slow = Effect::Delay(Duration::from_millis(500));
     proxy.simulator.inject(Fault::next(1, slow, reviews));
     let reads = (0..30).map(|_| {
@@ -214,7 +207,7 @@ async fn concurrent_reads_share_one_review() {
 
 #[tokio::test(start_paused = true)]
 async fn a_replica_without_rights_stops_answering() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     proxy.simulator.expel(OWN_TOKEN);
     proxy.simulator.break_watches();
     pass(Duration::from_secs(11)).await;

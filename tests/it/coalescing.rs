@@ -77,8 +77,7 @@ async fn many_concurrent_reads_cost_two_requests_and_agree() {
 #[tokio::test(start_paused = true)]
 async fn reads_that_memory_cannot_answer_share_a_request() {
     const INDENTED: &str = "/api/v1/pods?pretty=true";
-    let proxy = Setup::default().in_memory();
-    proxy.warm(PODS).await;
+    let proxy = TestProxy::warmed(PODS).await;
     let slow = Effect::Delay(Duration::from_secs(1));
     proxy.simulator.inject(Fault::always(slow, |asked| asked.verb == Verb::List));
     let client = proxy.client();

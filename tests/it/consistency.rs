@@ -278,8 +278,7 @@ async fn each_replica_is_checked_at_most_once_in_five_minutes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_version_that_was_checked_is_not_checked_again() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm(PODS).await;
+    let proxy = TestProxy::warmed(PODS).await;
     for _ in 0..100 {
         assert!(proxy.client().get(PODS).await.is_hit());
         pass(Duration::from_secs(3)).await;

@@ -29,12 +29,6 @@ fn replicas_watch(asked: &Asked) -> bool {
     of_replicas(asked) && asked.verb == Verb::Watch
 }
 
-async fn warmed() -> TestProxy {
-    let proxy = Setup::default().in_memory();
-    proxy.warm(PODS).await;
-    proxy
-}
-
 fn put(proxy: &TestProxy, name: &str) {
     proxy.simulator.put(&group_resource("pods"), pod("a", name, &[], "n1")).expect("served");
 }
@@ -87,7 +81,7 @@ async fn during_an_outage_reads_get_a_retry_after_and_writes_do_not() {
 
 #[tokio::test(start_paused = true)]
 async fn memory_answers_for_five_seconds_of_an_outage_then_returns_503() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     let client = proxy.client();
     let paths = [PODS, "/api/v1/namespaces/a/pods/web-0", "/api/v1/pods?resourceVersion=0"];
     for path in paths {
@@ -125,7 +119,7 @@ async fn how_long_memory_bridges_an_outage_is_configured() {
 
 #[tokio::test(start_paused = true)]
 async fn after_an_outage_the_replica_continues_without_a_relist() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     proxy.simulator.stop();
     pass(Duration::from_secs(30)).await;
     proxy.upstream.forget();
@@ -142,7 +136,7 @@ async fn after_an_outage_the_replica_continues_without_a_relist() {
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_longer_than_the_history_costs_one_relist() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     proxy.simulator.stop();
     pass(Duration::from_secs(30)).await;
     put(&proxy, "meanwhile");
@@ -160,7 +154,7 @@ async fn an_outage_longer_than_the_history_costs_one_relist() {
 
 #[tokio::test(start_paused = true)]
 async fn attempts_during_an_outage_are_few_and_spread() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     proxy.simulator.stop();
     pass(Duration::from_secs(600)).await;
     // After an outage the newest version is asked for before the watch is opened again.
@@ -223,7 +217,7 @@ async fn nothing_of_a_bad_watch_is_ever_shown() {
         Effect::Answer { code: 429, retry_after_secs: Some(1) },
         Effect::Answer { code: 504, retry_after_secs: Some(1) },
     ] {
-        let proxy = warmed().await;
+        let proxy = TestProxy::warmed(PODS).await;
         proxy.simulator.inject(Fault::next(3, effect, replicas_watch));
         proxy.simulator.end_watches();
         for number in 0..6 {
@@ -242,7 +236,7 @@ async fn nothing_of_a_bad_watch_is_ever_shown() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_watch_proves_nothing_after_ninety_seconds_and_is_replaced() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     proxy.simulator.inject(Fault::next(1, Effect::StallAfter(0), replicas_watch));
     proxy.simulator.end_watches();
     settle().await;
@@ -260,7 +254,7 @@ async fn a_silent_watch_proves_nothing_after_ninety_seconds_and_is_replaced() {
 
 #[tokio::test(start_paused = true)]
 async fn a_late_event_does_not_prove_memory_fresh() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     proxy.simulator.stop();
     pass(Duration::from_secs(15)).await;
     for (name, letters) in [("first", 10_000), ("second", 20_000)] {
@@ -297,7 +291,7 @@ async fn a_stale_relist_does_not_prove_memory_fresh() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reopened_quiet_watch_is_proven_in_time() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     // Nothing changes, so no bookmark comes. After a period of silence the replica requests proof.
     // A watch that is opened again must not restart that period.
     for _ in 0..3 {
@@ -313,7 +307,7 @@ async fn a_reopened_quiet_watch_is_proven_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_storm_of_410_costs_one_list_each_and_ends_correctly() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     proxy.simulator.inject(Fault::next(20, Effect::Expired, replicas_watch));
     proxy.simulator.end_watches();
     for number in 0..60 {
@@ -332,7 +326,7 @@ async fn a_storm_of_410_costs_one_list_each_and_ends_correctly() {
 
 #[tokio::test(start_paused = true)]
 async fn an_expired_relist_version_leads_to_a_consistent_list() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     proxy.simulator.inject(Fault::next(1, Effect::Expired, replicas_watch));
     proxy.simulator.inject(Fault::next(1, Effect::Expired, replicas_list));
     proxy.simulator.end_watches();
@@ -346,7 +340,7 @@ async fn an_expired_relist_version_leads_to_a_consistent_list() {
 
 #[tokio::test(start_paused = true)]
 async fn a_429_is_forwarded_with_its_retry_after() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     let too_many = Effect::Answer { code: 429, retry_after_secs: Some(7) };
     proxy.simulator.inject(Fault::always(too_many, |_| true));
     for (method, path) in [
@@ -380,7 +374,7 @@ async fn a_replica_honours_retry_after() {
 
 #[tokio::test(start_paused = true)]
 async fn an_invalid_body_is_forwarded_unchanged_and_not_cached() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     proxy.simulator.inject(Fault::next(2, Effect::Garbage, |asked| !of_replicas(asked)));
     let client = proxy.client();
     let answer = client.get("/api/v1/pods?limit=1").await;
@@ -394,7 +388,7 @@ async fn an_invalid_body_is_forwarded_unchanged_and_not_cached() {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_apiserver_delays_only_forwarded_requests() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     let slow = Effect::Delay(Duration::from_secs(30));
     proxy.simulator.inject(Fault::always(slow, |asked| !of_replicas(asked)));
     let slowed = proxy.client();

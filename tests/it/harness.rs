@@ -26,6 +26,7 @@ use std::{
 use http::{HeaderMap, Method};
 use listless::{
     admin::{self, Audience},
+    api::ObjectKey,
     app::{Foundation, ProcessHealth, Running},
     cache::{Consistency, OnDifference, ReplicaStatus, clock::Clock},
     config::Config,
@@ -46,6 +47,9 @@ use listless::{
 use tokio::{net::TcpListener, sync::watch, time::Instant};
 
 use self::consistency::{Inspection, checked_often};
+
+/// The forms that kubectl accepts.
+pub(crate) const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
 pub(crate) use self::{
     answer::{Answer, without_version},
@@ -290,6 +294,25 @@ impl TestProxy {
     /// Its report, as it is now.
     pub(crate) fn report(&self) -> Report {
         self.reporter()()
+    }
+
+    /// A proxy with the default setup that answers this path from memory.
+    pub(crate) async fn warmed(path: &str) -> Self {
+        let proxy = Setup::default().in_memory();
+        proxy.warm(path).await;
+        proxy
+    }
+
+    /// Creates or replaces a pod of namespace `a` directly; returns its version.
+    pub(crate) fn put_pod(&self, name: &str, app: &str) -> u64 {
+        let object = pod("a", name, &[("app", app)], "n1");
+        self.simulator.put(&group_resource("pods"), object).expect("a served resource")
+    }
+
+    /// Removes a pod of namespace `a` directly.
+    pub(crate) fn remove_pod(&self, name: &str) {
+        let key = ObjectKey::new(Some("a"), name);
+        self.simulator.remove(&group_resource("pods"), &key).expect("an object");
     }
 
     /// Reads until memory answers, which takes two unsafe reads.

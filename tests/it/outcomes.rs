@@ -21,8 +21,7 @@ fn requests(proxy: &TestProxy, labels: &str) -> f64 {
 
 #[tokio::test(start_paused = true)]
 async fn every_forward_is_counted_with_its_reason() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm(PODS).await;
+    let proxy = TestProxy::warmed(PODS).await;
     let client = proxy.client();
     // The denial comes only when memory is about to answer.
     let rule = Rule::new(&["watch"], &["pods"]);

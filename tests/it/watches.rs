@@ -16,19 +16,9 @@ use listless::{
 use tokio::time::timeout;
 
 use crate::harness::{
-    LOCAL_TOKEN, Setup, TcpApiserver, TestProxy, WithUpgrades, group_resource, pass, pod,
-    populated, widget,
+    LOCAL_TOKEN, Setup, TcpApiserver, TestProxy, WithUpgrades, group_resource, pass, populated,
+    widget,
 };
-
-fn put(proxy: &TestProxy, name: &str, app: &str) {
-    let object = pod("a", name, &[("app", app)], "n1");
-    proxy.simulator.put(&group_resource("pods"), object).expect("a served resource");
-}
-
-fn remove(proxy: &TestProxy, name: &str) {
-    let key = ObjectKey::new(Some("a"), name);
-    proxy.simulator.remove(&group_resource("pods"), &key).expect("an object");
-}
 
 /// An expected event. A bookmark may have any version that is new enough. Listless learns how a
 /// bookmark prints the zero values of its kind only from one the apiserver sends.
@@ -44,8 +34,7 @@ fn comparable(line: Bytes) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn events_come_one_by_one_in_the_apiservers_own_bytes() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm("/api/v1/pods").await;
+    let proxy = TestProxy::warmed("/api/v1/pods").await;
     let version = proxy.simulator.revision();
     for client in [proxy.client(), proxy.client().over_http2()] {
         for (path, served) in [
@@ -73,9 +62,9 @@ async fn events_come_one_by_one_in_the_apiservers_own_bytes() {
             let status = watch.head.headers["cache-status"].to_str().expect("a text");
             assert_eq!(status, format!("listless; {served}"), "{path}");
             assert_eq!(watch.head.headers["content-type"], straight.head.headers["content-type"]);
-            put(&proxy, "web-9", "web");
-            put(&proxy, "web-9", "db");
-            remove(&proxy, "web-9");
+            proxy.put_pod("web-9", "web");
+            proxy.put_pod("web-9", "db");
+            proxy.remove_pod("web-9");
             let mut deleted = false;
             while !deleted {
                 let (line, expected) = (watch.next_line().await, straight.next_line().await);
@@ -93,7 +82,7 @@ async fn an_event_is_passed_on_before_the_next_one_happens() {
     let mut watch = proxy.client().watch("/api/v1/pods?watch=1&resourceVersion=1016").await;
     for number in 0..5 {
         pass(Duration::from_secs(30)).await;
-        put(&proxy, &format!("p-{number}"), "web");
+        proxy.put_pod(&format!("p-{number}"), "web");
         let event = timeout(Duration::from_millis(10), watch.next()).await.expect("at once");
         assert_eq!(event, Some(("ADDED".to_owned(), format!("p-{number}"))));
     }
@@ -134,8 +123,7 @@ async fn errors_before_and_inside_a_watch_are_forwarded() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_with_unknown_parameters_is_forwarded_unchanged() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm("/api/v1/pods").await;
+    let proxy = TestProxy::warmed("/api/v1/pods").await;
     let table = proxy.client().with("accept", "application/json;as=Table;v=v2;g=meta.k8s.io");
     let answer = table.get("/api/v1/pods?watch=1&timeoutSeconds=1").await;
     assert_eq!(answer.detail(), "table");
@@ -166,7 +154,7 @@ async fn a_watch_that_breaks_upstream_between_two_events_ends_for_the_client() {
         let path = format!("/api/v1/pods?watch=1&resourceVersion={version}");
         let watching = tokio::spawn(async move { client.get(&path).await });
         pass(Duration::from_secs(1)).await;
-        put(&proxy, "web-9", "web");
+        proxy.put_pod("web-9", "web");
         pass(Duration::from_secs(1)).await;
         proxy.simulator.break_watches();
         let answer = watching.await.expect("no panic");
@@ -200,7 +188,7 @@ async fn a_watch_over_tls_delivers_at_once() {
         let version = proxy.simulator.revision();
         let path = format!("/api/v1/pods?watch=1&resourceVersion={version}");
         let mut watch = client.watch(&path).await;
-        put(&proxy, "web-9", "web");
+        proxy.put_pod("web-9", "web");
         let event = timeout(Duration::from_secs(5), watch.next()).await.expect("an event");
         assert_eq!(event.expect("an event").1, "web-9");
     }
@@ -230,7 +218,7 @@ async fn a_websocket_watch_is_forwarded_and_observed_as_any_other() {
     assert_eq!(client.answer().await.expect("an answer").status, 101);
     let mut visit = apiserver.visit().await;
     assert!(visit.head.contains("sec-websocket-version: 13\r\n"), "{}", visit.head);
-    put(&proxy, "web-9", "web");
+    proxy.put_pod("web-9", "web");
     let key = ObjectKey::new(Some("a"), "web-9");
     let object = simulator.object(&group_resource("pods"), &key).expect("an object").to_bytes();
     let event = [&b"{\"type\":\"ADDED\",\"object\":"[..], &object, b"}"].concat();

@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use super::{PODS, settled};
-use crate::harness::{Setup, TestProxy};
+use crate::harness::TestProxy;
 
 fn listless(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_listless"));
@@ -32,8 +32,7 @@ async fn tapping(
 
 #[tokio::test]
 async fn explain_queries_a_running_listless() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm(PODS).await;
+    let proxy = TestProxy::warmed(PODS).await;
     let address = proxy.admin_address().await.to_string();
     let asked = ["explain", "get", PODS, "--admin", &address];
     let output = listless(&asked).output().await.expect("it runs");
@@ -71,8 +70,7 @@ async fn a_command_reports_that_nothing_listens() {
 #[tokio::test]
 #[cfg(unix)]
 async fn the_tap_prints_a_line_for_each_request_and_exits_with_0_on_ctrl_c() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm(PODS).await;
+    let proxy = TestProxy::warmed(PODS).await;
     let (mut child, mut lines) = tapping(&proxy, &[]).await;
     settled(&proxy, PODS).await;
     let heading = lines.next_line().await.expect("a pipe").expect("a line");
@@ -89,8 +87,7 @@ async fn the_tap_prints_a_line_for_each_request_and_exits_with_0_on_ctrl_c() {
 
 #[tokio::test]
 async fn the_tap_prints_json_and_applies_filters() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm(PODS).await;
+    let proxy = TestProxy::warmed(PODS).await;
     let (_child, mut lines) = tapping(&proxy, &["-o", "json", "--user-agent", "wanted"]).await;
     proxy.client().get(PODS).await;
     proxy.client().with("user-agent", "wanted/1").get(PODS).await;

@@ -5,7 +5,7 @@ use listless::{body::Body, tap::LISTENERS_MAX};
 use serde_json::Value;
 
 use super::{HOSTILE_AGENT, PODS};
-use crate::harness::{LOCAL_TOKEN, Setup, TestClient, Watch, eventually, request};
+use crate::harness::{LOCAL_TOKEN, Setup, TestClient, TestProxy, Watch, eventually, request};
 
 /// Returns the kind and data of the next event of one of these kinds.
 async fn next(stream: &mut Watch, kinds: &[&str]) -> (String, Value) {
@@ -58,8 +58,7 @@ async fn a_request_is_shown_as_it_is_answered_and_without_secrets() {
 
 #[tokio::test]
 async fn a_watch_is_shown_when_it_begins_and_when_it_ends() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm(PODS).await;
+    let proxy = TestProxy::warmed(PODS).await;
     let admin = proxy.admin().await;
     let mut stream = follow(&admin, "only=requests&verb=watch").await;
     proxy.client().get(PODS).await;
@@ -74,8 +73,7 @@ async fn a_watch_is_shown_when_it_begins_and_when_it_ends() {
 
 #[tokio::test]
 async fn a_stream_contains_only_requests_that_match_its_filters() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm(PODS).await;
+    let proxy = TestProxy::warmed(PODS).await;
     let admin = proxy.admin().await;
     let query = "only=requests&verb=LIST&resource=pods&userAgent=POLLER&servedBy=cache";
     let mut stream = follow(&admin, query).await;
@@ -163,8 +161,7 @@ async fn streams_are_bounded_and_a_closed_one_makes_room() {
 
 #[tokio::test]
 async fn a_slow_reader_gets_the_number_of_missed_events() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm(PODS).await;
+    let proxy = TestProxy::warmed(PODS).await;
     let admin = proxy.admin().await;
     let mut stream = follow(&admin, "only=requests").await;
     let client = proxy.client().with("user-agent", &"x".repeat(256));

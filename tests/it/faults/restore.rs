@@ -14,9 +14,9 @@ use listless::{
 };
 
 use super::{PODS, put};
-use crate::harness::{Answer, Setup, TestProxy, group_resource, pass, pod, populated, settle};
-
-const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+use crate::harness::{
+    Answer, Setup, TABLE, TestProxy, group_resource, pass, pod, populated, settle,
+};
 
 /// An apiserver whose data can be replaced, as when etcd is restored from a backup.
 #[derive(Clone)]

@@ -1,9 +1,8 @@
 //! Protobuf from memory: the apiserver's own bytes, for lists, objects, watches and metadata, and
 //! the replicas that hold them.
 
-use std::{io::Read, time::Duration};
+use std::time::Duration;
 
-use flate2::read::GzDecoder;
 use listless::{
     api::{ObjectKey, Verb, form::Form},
     simulator::Simulator,
@@ -233,35 +232,6 @@ async fn watches_of_custom_metadata_get_the_apiservers_events() {
     let told = equal_events(&mut pairs).await;
     assert!(told > 70, "{told} events are too few");
     assert_eq!(proxy.upstream.count(Verb::Watch, "widgets"), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_large_list_is_compressed_for_clients_that_accept_gzip() {
-    let proxy = Setup::default().in_memory();
-    for number in 0..100 {
-        let mut large = pod("large", &format!("p-{number}"), &[("app", "large")], "n1");
-        large["metadata"]["annotations"] = json!({"padding": format!("{number}").repeat(1000)});
-        proxy.simulator.put(&group_resource("pods"), large).expect("a served resource");
-    }
-    warm(&proxy, TYPED, PODS).await;
-    let plain = is_equal(&proxy, &proxy.client(), TYPED, PODS).await;
-    for client in [proxy.client(), proxy.client().over_http2()] {
-        let client = client.with("accept-encoding", "gzip");
-        let typed = client.with("accept", TYPED);
-        for _ in 0..2 {
-            let answer = typed.get(PODS).await;
-            assert!(answer.is_hit(), "{}", answer.cache_status());
-            assert_eq!(answer.header("content-encoding"), "gzip");
-            assert_eq!(answer.header("content-type"), PROTOBUF);
-            let mut unzipped = Vec::new();
-            GzDecoder::new(&answer.body[..]).read_to_end(&mut unzipped).expect("a gzip member");
-            assert!(unzipped == plain.body);
-        }
-        // The body in JSON is another one.
-        warm(&proxy, "application/json", PODS).await;
-        let json = client.with("accept", "application/json").get(PODS).await;
-        assert_eq!(json.header("content-type"), "application/json");
-    }
 }
 
 /// Every event that has arrived by now. A bookmark may have any version that is new enough; until

@@ -26,15 +26,9 @@ async fn everything(client: &TestClient) -> Vec<Answer> {
     answers
 }
 
-async fn warmed() -> TestProxy {
-    let proxy = Setup::default().in_memory();
-    proxy.warm(PODS).await;
-    proxy
-}
-
 #[tokio::test(start_paused = true)]
 async fn other_callers_keep_their_own_credentials_and_are_never_answered_from_memory() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     let credentials = [
         format!("Bearer {OTHER_TOKEN}"),
         "Bearer unknown".to_owned(),
@@ -61,7 +55,7 @@ async fn other_callers_keep_their_own_credentials_and_are_never_answered_from_me
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_without_credentials_is_forwarded_without_any() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     for answer in everything(&proxy.anybody()).await {
         assert_eq!(answer.detail(), "no-credential");
         assert!(matches!(answer.status, 403 | 200), "{}", answer.summary());
@@ -77,7 +71,7 @@ async fn a_caller_without_credentials_is_forwarded_without_any() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_with_two_credentials_is_not_the_local_users() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     let client = proxy.client().with("authorization", &format!("Bearer {OTHER_TOKEN}"));
     for answer in everything(&client).await {
         assert_eq!(answer.detail(), "other-credential");
@@ -90,7 +84,7 @@ async fn a_request_with_two_credentials_is_not_the_local_users() {
 
 #[tokio::test(start_paused = true)]
 async fn only_the_local_user_is_forwarded_with_listless_own_credentials() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     everything(&proxy.client()).await;
     everything(&proxy.anybody()).await;
     everything(&proxy.anybody().with("authorization", "Bearer x")).await;
@@ -102,7 +96,7 @@ async fn only_the_local_user_is_forwarded_with_listless_own_credentials() {
 
 #[tokio::test(start_paused = true)]
 async fn impersonation_is_forwarded_unchanged() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     for (name, value) in [
         ("impersonate-user", "bob"),
         ("impersonate-group", "admins"),
@@ -130,7 +124,7 @@ async fn impersonation_is_forwarded_unchanged() {
 
 #[tokio::test(start_paused = true)]
 async fn headers_of_an_authenticating_proxy_are_not_accepted() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     let posing = |client: TestClient| {
         let client = client.with("x-remote-user", "admin").with("x-remote-group", "system:masters");
         client
@@ -149,7 +143,7 @@ async fn headers_of_an_authenticating_proxy_are_not_accepted() {
 
 #[tokio::test(start_paused = true)]
 async fn reads_of_other_callers_do_not_change_the_session() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     let before = proxy.client().get(PODS).await.version();
     proxy.simulator.skip_revisions(100);
     let other_caller = proxy.anybody().with("authorization", &format!("Bearer {OTHER_TOKEN}"));

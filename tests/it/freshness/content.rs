@@ -8,38 +8,21 @@ use listless::{
     simulator::{Asked, Effect, Fault},
 };
 
-use crate::harness::{Setup, TestProxy, group_resource, pass, pod, populated, settle};
+use super::{is_watch_of_replica, stalled};
+use crate::harness::{Setup, TABLE, TestProxy, group_resource, pass, populated, settle};
 
 const SELECTED: &str = "/api/v1/namespaces/a/pods?labelSelector=app%3Dweb";
 const MAPS: &str = "/api/v1/namespaces/a/configmaps";
-const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
-
-fn put(proxy: &TestProxy, name: &str, app: &str) -> u64 {
-    let object = pod("a", name, &[("app", app)], "n1");
-    proxy.simulator.put(&group_resource("pods"), object).expect("a served resource")
-}
 
 fn remove(proxy: &TestProxy, resource: &str, name: &str) {
     let key = ObjectKey::new(Some("a"), name);
     proxy.simulator.remove(&group_resource(resource), &key).expect("an object");
 }
 
-fn is_ours(asked: &Asked) -> bool {
-    asked.verb == Verb::Watch && asked.user_agent.starts_with("listless/")
-}
-
-/// A replica that receives no event after its list.
-async fn stalled(path: &str) -> TestProxy {
-    let proxy = Setup::default().in_memory();
-    proxy.simulator.inject(Fault::always(Effect::StallAfter(0), is_ours));
-    proxy.warm(path).await;
-    proxy
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_object_that_left_a_selection_is_not_shown_in_it() {
     let proxy = stalled(SELECTED).await;
-    put(&proxy, "web-0", "db");
+    proxy.put_pod("web-0", "db");
     let client = proxy.client();
     let moved = client.get("/api/v1/namespaces/a/pods/web-0").await;
     assert_eq!(moved.json()["metadata"]["labels"]["app"], "db");
@@ -81,7 +64,7 @@ async fn a_deleted_object_does_not_bring_back_its_predecessor() {
 #[tokio::test(start_paused = true)]
 async fn an_unparsable_list_sets_a_floor_for_its_scope() {
     let proxy = stalled(SELECTED).await;
-    put(&proxy, "web-9", "web");
+    proxy.put_pod("web-9", "web");
     let client = proxy.client();
     let table = client.clone().with("accept", TABLE);
     // The response has rows without metadata, and a form that Listless does not parse.
@@ -94,7 +77,7 @@ async fn an_unparsable_list_sets_a_floor_for_its_scope() {
 #[tokio::test(start_paused = true)]
 async fn a_truncated_list_sets_a_floor_for_its_scope() {
     let proxy = stalled(SELECTED).await;
-    put(&proxy, "web-9", "web");
+    proxy.put_pod("web-9", "web");
     let lists = |asked: &Asked| asked.verb == Verb::List && asked.path_and_query.contains("limit");
     proxy.simulator.inject(Fault::next(1, Effect::BreakAfter(600), lists));
     let client = proxy.client();
@@ -108,8 +91,7 @@ async fn a_truncated_list_sets_a_floor_for_its_scope() {
 async fn a_list_in_yaml_or_cbor_bars_memory_only_in_its_scope_and_until_the_next_list() {
     const ELSEWHERE: &str = "/api/v1/namespaces/b/configmaps";
     for media in ["application/yaml", "application/cbor"] {
-        let proxy = Setup::default().in_memory();
-        proxy.warm(MAPS).await;
+        let proxy = TestProxy::warmed(MAPS).await;
         proxy.warm(ELSEWHERE).await;
         let reads_it = |asked: &Asked| asked.verb == Verb::List && asked.namespace == "a";
         proxy.simulator.inject(Fault::next(1, Effect::Garbage, reads_it));
@@ -129,13 +111,13 @@ async fn an_intermediate_list_is_not_served_as_the_later_one() {
     let proxy = Setup::of(simulator).in_memory();
     let client = proxy.client();
     // The size of an event in bytes.
-    let version = put(&proxy, "web-9", "web");
+    let version = proxy.put_pod("web-9", "web");
     let path = format!("/api/v1/namespaces/a/pods?watch=1&resourceVersion={}", version - 1);
     let line = proxy.straight().watch(&path).await.next_line().await.expect("an event");
     remove(&proxy, "pods", "web-9");
-    proxy.simulator.inject(Fault::always(Effect::StallAfter(line.len() + 1), is_ours));
+    proxy.simulator.inject(Fault::always(Effect::StallAfter(line.len() + 1), is_watch_of_replica));
     proxy.warm(SELECTED).await;
-    put(&proxy, "web-9", "web");
+    proxy.put_pod("web-9", "web");
     remove(&proxy, "pods", "web-9");
     settle().await;
     // Only the form causes the forward. It is a list of the same query.
@@ -150,10 +132,10 @@ async fn a_read_waits_briefly_for_a_differing_object() {
     let proxy = Setup::default().in_memory();
     let late = Effect::Delay(Duration::from_millis(400));
     proxy.warm(SELECTED).await;
-    proxy.simulator.inject(Fault::always(late, is_ours));
+    proxy.simulator.inject(Fault::always(late, is_watch_of_replica));
     proxy.simulator.break_watches();
     settle().await;
-    put(&proxy, "web-9", "web");
+    proxy.put_pod("web-9", "web");
     let client = proxy.client();
     client.clone().with("accept", TABLE).get("/api/v1/pods?limit=100").await;
     // Its event comes once the watch is open again.
@@ -167,11 +149,13 @@ async fn a_read_waits_briefly_for_a_differing_object() {
 #[tokio::test(start_paused = true)]
 async fn state_shown_by_one_replica_is_shown_by_others() {
     let proxy = Setup::default().in_memory();
-    let narrow = |asked: &Asked| is_ours(asked) && asked.path_and_query.contains("labelSelector");
+    let narrow = |asked: &Asked| {
+        is_watch_of_replica(asked) && asked.path_and_query.contains("labelSelector")
+    };
     proxy.simulator.inject(Fault::always(Effect::StallAfter(0), narrow));
     proxy.warm(SELECTED).await;
     proxy.warm("/api/v1/pods").await;
-    put(&proxy, "web-9", "web");
+    proxy.put_pod("web-9", "web");
     settle().await;
     // No list of the apiserver shows it. Only the wider replica received the event.
     let client = proxy.client();
@@ -185,19 +169,20 @@ async fn state_shown_by_one_replica_is_shown_by_others() {
 async fn an_object_that_moved_between_selections_does_not_age() {
     const OTHERS: &str = "/api/v1/namespaces/a/pods?labelSelector=app%3Ddb";
     let proxy = Setup::default().in_memory();
-    let others = |asked: &Asked| is_ours(asked) && asked.path_and_query.contains("app%3Ddb");
+    let others =
+        |asked: &Asked| is_watch_of_replica(asked) && asked.path_and_query.contains("app%3Ddb");
     proxy.simulator.inject(Fault::always(Effect::StallAfter(0), others));
-    put(&proxy, "x", "db");
+    proxy.put_pod("x", "db");
     proxy.warm(OTHERS).await;
     proxy.warm(SELECTED).await;
-    put(&proxy, "web-9", "web");
+    proxy.put_pod("web-9", "web");
     settle().await;
     let client = proxy.client();
     let web = client.get(SELECTED).await;
     assert!(web.is_hit() && web.names().contains(&"a/web-9".to_owned()), "{}", web.summary());
     let db = client.get(OTHERS).await;
     assert!(db.is_hit() && db.names().contains(&"a/x".to_owned()), "{}", db.summary());
-    put(&proxy, "x", "web");
+    proxy.put_pod("x", "web");
     settle().await;
     let web = client.get(SELECTED).await;
     assert!(web.is_hit() && web.names().contains(&"a/x".to_owned()), "{}", web.summary());

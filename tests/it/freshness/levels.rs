@@ -7,7 +7,7 @@ use listless::{
     simulator::{Effect, Fault},
 };
 
-use crate::harness::{Setup, TestProxy, group_resource, pass, pod};
+use crate::harness::{Setup, TestProxy, pass, pod};
 
 const PODS: &str = "/api/v1/namespaces/a/pods";
 
@@ -16,11 +16,6 @@ async fn at_level(level: &str) -> TestProxy {
         "cache:\n  rules:\n  - {{resources: ['*'], freshness: {level}, maxStaleness: 5s}}\n"
     );
     Setup::default().config(&rules).in_memory()
-}
-
-fn put(proxy: &TestProxy, name: &str) -> u64 {
-    let object = pod("a", name, &[("app", "web")], "n1");
-    proxy.simulator.put(&group_resource("pods"), object).expect("a served resource")
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,7 +75,7 @@ async fn at_the_strictest_level_every_read_shows_what_others_wrote() {
     let client = proxy.client();
     for number in 0..5 {
         let name = format!("p-{number}");
-        put(&proxy, &name);
+        proxy.put_pod(&name, "web");
         let listed = client.get(PODS).await;
         assert_eq!(listed.cache_status(), "listless; fwd=request; detail=most-recent");
         assert!(listed.names().contains(&format!("a/{name}")));

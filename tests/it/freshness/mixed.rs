@@ -7,7 +7,9 @@ use listless::simulator::Simulator;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::harness::{Answer, Setup, TestClient, TestProxy, group_resource, pass, pod, populated};
+use crate::harness::{
+    Answer, Setup, TABLE, TestClient, TestProxy, group_resource, pass, pod, populated,
+};
 
 /// One of the readers: its query and its form.
 #[derive(Clone, Copy)]
@@ -15,8 +17,6 @@ struct Reader {
     path: &'static str,
     accept: &'static str,
 }
-
-const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
 /// A Table of a version that no apiserver has: it answers in JSON, and Listless forwards.
 const UNKNOWN: &str = "application/json;as=Table;v=v2;g=meta.k8s.io,application/json";

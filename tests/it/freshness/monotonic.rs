@@ -3,46 +3,25 @@
 use std::time::Duration;
 
 use listless::{
-    api::{ObjectKey, Verb},
+    api::Verb,
     simulator::{Asked, Effect, Fault},
 };
 use serde_json::json;
 
+use super::stalled;
 use crate::harness::{
-    Laggard, Setup, TestClient, TestProxy, group_resource, pass, pod, populated, settle,
+    Laggard, PROTOBUF, Setup, TABLE, TestClient, TestProxy, pass, pod, populated, settle,
 };
 
 const PODS: &str = "/api/v1/pods";
 const MAPS: &str = "/api/v1/namespaces/a/configmaps";
 const MAPS_ELSEWHERE: &str = "/api/v1/namespaces/b/configmaps";
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 const SELECTED: &str = "/api/v1/namespaces/a/pods?labelSelector=app%3Dweb";
-
-fn put(proxy: &TestProxy, name: &str, app: &str) -> u64 {
-    let object = pod("a", name, &[("app", app)], "n1");
-    proxy.simulator.put(&group_resource("pods"), object).expect("a served resource")
-}
-
-fn remove(proxy: &TestProxy, name: &str) {
-    let key = ObjectKey::new(Some("a"), name);
-    proxy.simulator.remove(&group_resource("pods"), &key).expect("an object");
-}
-
-/// A replica of [`SELECTED`] that receives no events.
-async fn stalled() -> TestProxy {
-    let proxy = Setup::default().in_memory();
-    let watches =
-        |asked: &Asked| asked.verb == Verb::Watch && asked.user_agent.starts_with("listless/");
-    proxy.simulator.inject(Fault::always(Effect::StallAfter(0), watches));
-    proxy.warm(SELECTED).await;
-    proxy
-}
 
 #[tokio::test(start_paused = true)]
 async fn an_older_replica_does_not_answer_after_a_newer_one() {
-    let proxy = stalled().await;
-    put(&proxy, "web-9", "web");
+    let proxy = stalled(SELECTED).await;
+    proxy.put_pod("web-9", "web");
     proxy.warm(PODS).await;
     let client = proxy.client();
     let wide = client.get(PODS).await;
@@ -55,10 +34,10 @@ async fn an_older_replica_does_not_answer_after_a_newer_one() {
 /// Nothing that the narrow query selects has changed between both versions.
 #[tokio::test(start_paused = true)]
 async fn two_queries_are_answered_at_different_versions_in_either_order() {
-    let proxy = stalled().await;
+    let proxy = stalled(SELECTED).await;
     let client = proxy.client();
     let narrow = client.get(SELECTED).await;
-    put(&proxy, "db-9", "db");
+    proxy.put_pod("db-9", "db");
     proxy.warm(PODS).await;
     let wide = client.get(PODS).await;
     let (again, wide_again) = (client.get(SELECTED).await, client.get(PODS).await);
@@ -81,8 +60,8 @@ async fn memory_is_not_older_than_what_the_apiserver_showed() {
         "/api/v1/pods?resourceVersion=0",
         "/api/v1/pods?fieldSelector=spec.nodeName=n1&limit=100",
     ] {
-        let proxy = stalled().await;
-        put(&proxy, "web-9", "web");
+        let proxy = stalled(SELECTED).await;
+        proxy.put_pod("web-9", "web");
         let client = proxy.client();
         let shown = client.get(forwarded).await;
         assert!(!shown.is_hit() && shown.status == 200, "{}", shown.summary());
@@ -97,8 +76,8 @@ async fn memory_is_not_older_than_what_the_apiserver_showed() {
 
 #[tokio::test(start_paused = true)]
 async fn memory_does_not_bring_back_objects_reported_deleted() {
-    let proxy = stalled().await;
-    remove(&proxy, "web-0");
+    let proxy = stalled(SELECTED).await;
+    proxy.remove_pod("web-0");
     let client = proxy.client();
     assert_eq!(client.get("/api/v1/namespaces/a/pods/web-0/status").await.status, 404);
     assert_eq!(client.get("/api/v1/namespaces/a/pods/web-0?resourceVersion=").await.status, 404);
@@ -109,15 +88,14 @@ async fn memory_does_not_bring_back_objects_reported_deleted() {
 /// The object's version is below that of the list that it left.
 #[tokio::test(start_paused = true)]
 async fn lists_do_not_go_back_after_a_get_of_an_object_that_left_one() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm(SELECTED).await;
+    let proxy = TestProxy::warmed(SELECTED).await;
     let client = proxy.client();
     let object = client.get("/api/v1/namespaces/a/pods/web-0/status").await;
     assert!(!object.is_hit() && object.status == 200, "{}", object.summary());
-    let moved = put(&proxy, "web-0", "db");
+    let moved = proxy.put_pod("web-0", "db");
     settle().await;
     // No event of the replica has this version.
-    let latest = put(&proxy, "db-9", "db");
+    let latest = proxy.put_pod("db-9", "db");
     let left = client.clone().with("accept", PROTOBUF).get(SELECTED).await;
     assert!(!left.is_hit() && left.status == 200, "{}", left.summary());
     pass(Duration::from_millis(1)).await;
@@ -142,7 +120,7 @@ async fn an_own_object_that_left_a_watch_with_an_unknown_parameter_is_shown() {
     assert_eq!(client.create("/api/v1/namespaces/a/pods", &own).await.status, 201);
     let path = format!("{SELECTED}&shard=x&watch=1&resourceVersion={version}");
     let mut watch = client.watch(&path).await;
-    put(&proxy, "own", "db");
+    proxy.put_pod("own", "db");
     for expected in ["ADDED", "DELETED"] {
         let event = watch.next_line().await.expect("an event");
         let event = String::from_utf8_lossy(&event).into_owned();
@@ -156,13 +134,12 @@ async fn an_own_object_that_left_a_watch_with_an_unknown_parameter_is_shown() {
 /// `kubectl get pods -w` before a replica of Tables has started.
 #[tokio::test(start_paused = true)]
 async fn a_forwarded_watch_of_tables_keeps_no_other_read_from_memory() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm(SELECTED).await;
+    let proxy = TestProxy::warmed(SELECTED).await;
     let table = proxy.client().with("accept", TABLE);
     let version = proxy.client().get(SELECTED).await.version();
     let path = format!("/api/v1/namespaces/a/pods?watch=1&resourceVersion={version}");
     let mut watch = table.watch(&path).await;
-    put(&proxy, "web-9", "web");
+    proxy.put_pod("web-9", "web");
     let event = watch.next_line().await.expect("an event");
     let event = String::from_utf8_lossy(&event);
     assert!(event.contains("\"Table\"") && event.contains("web-9"), "{event}");
@@ -174,12 +151,12 @@ async fn a_forwarded_watch_of_tables_keeps_no_other_read_from_memory() {
 
 #[tokio::test(start_paused = true)]
 async fn memory_is_not_older_than_what_a_watch_of_tables_showed() {
-    let proxy = stalled().await;
+    let proxy = stalled(SELECTED).await;
     let client = proxy.client();
     let version = client.get(SELECTED).await.version();
     let path = format!("/api/v1/namespaces/a/pods?watch=1&resourceVersion={version}");
     let mut watch = client.clone().with("accept", TABLE).watch(&path).await;
-    put(&proxy, "web-9", "web");
+    proxy.put_pod("web-9", "web");
     let event = watch.next_line().await.expect("an event");
     assert!(String::from_utf8_lossy(&event).contains("web-9"), "{event:?}");
     let listed = client.get(SELECTED).await;
@@ -188,16 +165,16 @@ async fn memory_is_not_older_than_what_a_watch_of_tables_showed() {
 
 #[tokio::test(start_paused = true)]
 async fn memory_is_not_older_than_what_a_watch_showed() {
-    let proxy = stalled().await;
+    let proxy = stalled(SELECTED).await;
     let client = proxy.client();
     let version = client.get(SELECTED).await.version();
     let path = format!("/api/v1/namespaces/a/pods?watch=1&resourceVersion={version}");
     let mut watch = client.watch(&path).await;
-    put(&proxy, "web-9", "web");
+    proxy.put_pod("web-9", "web");
     assert_eq!(watch.next().await, Some(("ADDED".to_owned(), "web-9".to_owned())));
     let listed = client.get(SELECTED).await;
     assert!(listed.names().contains(&"a/web-9".to_owned()), "{}", listed.summary());
-    remove(&proxy, "web-9");
+    proxy.remove_pod("web-9");
     assert_eq!(watch.next().await, Some(("DELETED".to_owned(), "web-9".to_owned())));
     let listed = client.get(SELECTED).await;
     assert!(!listed.names().contains(&"a/web-9".to_owned()), "{}", listed.summary());
@@ -250,8 +227,7 @@ async fn a_list_that_was_sent_before_a_write_does_not_prove_it() {
 
 /// A proxy that holds all pods, and a client whose watch of them was just told 410.
 async fn after_a_410() -> (TestProxy, TestClient) {
-    let proxy = Setup::default().in_memory();
-    proxy.warm(PODS).await;
+    let proxy = TestProxy::warmed(PODS).await;
     let client = proxy.client();
     proxy.simulator.forget_history();
     // The version is older than Listless's window of events, so the read is forwarded.
@@ -290,8 +266,7 @@ async fn after_a_410_a_watch_that_lists_goes_upstream_and_settles_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_takes_the_apiserver_too_long_keeps_none_from_memory() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm(SELECTED).await;
+    let proxy = TestProxy::warmed(SELECTED).await;
     let client = proxy.client();
     let slow = Effect::Answer { code: 504, retry_after_secs: None };
     proxy.simulator.inject(Fault::next(1, slow, |asked| asked.verb == Verb::List));
@@ -308,7 +283,7 @@ async fn versions_never_go_back_while_replicas_come_and_go() {
     let client = proxy.client();
     let mut highest = 0;
     for round in 0..60_u64 {
-        put(&proxy, &format!("p-{}", round % 5), if round % 2 == 0 { "web" } else { "db" });
+        proxy.put_pod(&format!("p-{}", round % 5), if round % 2 == 0 { "web" } else { "db" });
         match round % 9 {
             2 => proxy.simulator.end_watches(),
             4 => proxy.simulator.break_watches(),

@@ -15,8 +15,7 @@ async fn change(proxy: &TestProxy) {
 
 #[tokio::test(start_paused = true)]
 async fn a_page_is_forwarded_until_the_apiservers_token_was_seen() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm(PODS).await;
+    let proxy = TestProxy::warmed(PODS).await;
     let target = format!("{PODS}?limit=2");
     let (client, straight) = (proxy.client(), proxy.straight());
     assert_eq!(client.get(&target).await.detail(), "limit");

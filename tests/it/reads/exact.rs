@@ -214,8 +214,7 @@ async fn answers_follow_writes_of_others_and_stay_exact() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lists_version_is_one_that_an_exact_list_confirms() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm("/api/v1/pods").await;
+    let proxy = TestProxy::warmed("/api/v1/pods").await;
     proxy.simulator.skip_revisions(1000);
     let client = proxy.client();
     for app in ["web", "db", "none"] {

@@ -3,7 +3,7 @@
 
 use http::Method;
 
-use crate::harness::{Setup, TestProxy};
+use crate::harness::TestProxy;
 
 /// Targets, and the reason of their forward although replicas cover them.
 const FORWARDED: &[(&str, &str)] = &[
@@ -59,8 +59,7 @@ const FORWARDED: &[(&str, &str)] = &[
 ];
 
 async fn warmed() -> TestProxy {
-    let proxy = Setup::default().in_memory();
-    proxy.warm("/api/v1/pods").await;
+    let proxy = TestProxy::warmed("/api/v1/pods").await;
     proxy.warm("/apis/apps/v1/deployments").await;
     proxy
 }

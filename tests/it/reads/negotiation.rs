@@ -5,7 +5,7 @@ use std::io::Read;
 use flate2::read::GzDecoder;
 use serde_json::json;
 
-use crate::harness::{Answer, Setup, TestProxy, group_resource, pod, without_version};
+use crate::harness::{Answer, Setup, TestProxy, group_resource, pod};
 
 const WIDGETS: &str = "/apis/x.io/v1/namespaces/a/widgets";
 
@@ -51,8 +51,7 @@ fn unzipped(answer: &Answer) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn only_exact_representations_are_answered_from_memory() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm("/api/v1/pods").await;
+    let proxy = TestProxy::warmed("/api/v1/pods").await;
     for (accept, reason) in ACCEPTED {
         for path in ["/api/v1/pods", "/api/v1/namespaces/a/pods/web-0"] {
             let answer = proxy.client().with("accept", accept).get(path).await;
@@ -114,8 +113,7 @@ async fn partial_metadata_equals_the_apiservers_own() {
 
 #[tokio::test(start_paused = true)]
 async fn browsers_and_curl_get_the_apiservers_indentation() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm("/api/v1/pods").await;
+    let proxy = TestProxy::warmed("/api/v1/pods").await;
     let client = proxy.client();
     for query in ["pretty=true", "pretty=1"] {
         assert_eq!(client.get(&format!("/api/v1/pods?{query}")).await.detail(), "pretty");
@@ -175,28 +173,8 @@ async fn small_answers_are_never_compressed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_compressed_list_is_as_new_as_an_uncompressed_one() {
-    let proxy = large().await;
-    let client = proxy.client().with("accept-encoding", "gzip");
-    for number in 0..5 {
-        let answer = client.get("/api/v1/pods").await;
-        assert!(answer.is_hit());
-        let plain = proxy.client().get("/api/v1/pods").await;
-        assert_eq!(unzipped(&answer), plain.text());
-        assert_eq!(
-            without_version(&plain),
-            without_version(&proxy.straight().get("/api/v1/pods").await)
-        );
-        let another = pod("large", &format!("q-{number}"), &[], "n2");
-        proxy.simulator.put(&group_resource("pods"), another);
-        crate::harness::settle().await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn answers_from_memory_carry_the_headers_of_the_apiserver() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm("/api/v1/pods").await;
+    let proxy = TestProxy::warmed("/api/v1/pods").await;
     let client = proxy.client();
     let (first, second) = (client.get("/api/v1/pods").await, client.get("/api/v1/pods").await);
     assert_eq!(first.header("cache-control"), "no-cache, private");

@@ -103,8 +103,7 @@ async fn polls_of_one_selector_start_a_replica_of_that_selector() {
 
 #[tokio::test(start_paused = true)]
 async fn a_narrower_query_needs_no_replica_and_a_wider_one_does() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm("/api/v1/namespaces/a/pods?labelSelector=app").await;
+    let proxy = TestProxy::warmed("/api/v1/namespaces/a/pods?labelSelector=app").await;
     let client = proxy.client();
     for covered in [
         "/api/v1/namespaces/a/pods?labelSelector=app",
@@ -153,8 +152,7 @@ async fn five_sibling_queries_become_one_wider_replica() {
 
 #[tokio::test(start_paused = true)]
 async fn a_replica_nobody_reads_stops_after_ten_minutes() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm(PODS).await;
+    let proxy = TestProxy::warmed(PODS).await;
     pass(Duration::from_secs(9 * 60)).await;
     assert!(proxy.client().get(PODS).await.is_hit());
     pass(Duration::from_secs(9 * 60)).await;
@@ -276,8 +274,7 @@ async fn resources_excluded_by_rules_are_never_kept_in_memory() {
 
 #[tokio::test(start_paused = true)]
 async fn a_new_configuration_applies_from_the_next_read() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm(PODS).await;
+    let proxy = TestProxy::warmed(PODS).await;
     proxy.configure("mode: observe\n");
     assert_eq!(proxy.client().get(PODS).await.detail(), "observe");
     proxy.configure("");

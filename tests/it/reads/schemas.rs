@@ -5,7 +5,7 @@ use std::time::Duration;
 use listless::{api::Verb, simulator::Json};
 use serde_json::json;
 
-use crate::harness::{Setup, TestProxy, group_resource, pass, settle, without_version};
+use crate::harness::{TestProxy, group_resource, pass, settle, without_version};
 
 const WIDGETS: &str = "/apis/x.io/v1/widgets";
 const PODS: &str = "/api/v1/pods";
@@ -14,8 +14,7 @@ const PODS: &str = "/api/v1/pods";
 const BRIDGED: Duration = Duration::from_secs(30);
 
 async fn warmed_at(path: &str) -> TestProxy {
-    let proxy = Setup::default().in_memory();
-    proxy.warm(path).await;
+    let proxy = TestProxy::warmed(path).await;
     proxy
 }
 

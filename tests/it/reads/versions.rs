@@ -10,12 +10,6 @@ use tokio::time::Instant;
 
 use crate::harness::{Setup, TestProxy, group_resource, pass, pod, settle};
 
-async fn warmed() -> TestProxy {
-    let proxy = Setup::default().in_memory();
-    proxy.warm("/api/v1/pods").await;
-    proxy
-}
-
 #[tokio::test(start_paused = true)]
 async fn reads_of_version_zero_or_of_one_they_name_start_a_replica_when_they_are_repeated() {
     for query in ["resourceVersion=0", "resourceVersion=5"] {
@@ -49,7 +43,7 @@ async fn the_initial_lists_of_informers_start_no_replica() {
 
 #[tokio::test(start_paused = true)]
 async fn a_limit_applies_except_at_version_zero() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed("/api/v1/pods").await;
     let client = proxy.client();
     // There are six pods; three of them are web pods.
     for (query, hit) in [
@@ -77,7 +71,7 @@ async fn a_limit_applies_except_at_version_zero() {
 
 #[tokio::test(start_paused = true)]
 async fn list_not_older_than_waits_for_the_cache() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed("/api/v1/pods").await;
     let client = proxy.client();
     let coming = proxy.simulator.revision() + 1;
     let path = format!("/api/v1/pods?resourceVersion={coming}&resourceVersionMatch=NotOlderThan");
@@ -95,7 +89,7 @@ async fn list_not_older_than_waits_for_the_cache() {
 
 #[tokio::test(start_paused = true)]
 async fn a_future_version_is_forwarded_and_refused() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed("/api/v1/pods").await;
     for path in [
         "/api/v1/pods?resourceVersion=99999",
         "/api/v1/pods?resourceVersion=99999&resourceVersionMatch=NotOlderThan",
@@ -119,7 +113,7 @@ async fn a_future_version_is_forwarded_and_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_is_bounded_by_the_clients_timeout() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed("/api/v1/pods").await;
     let started = Instant::now();
     let path = "/api/v1/pods?resourceVersion=99999&timeout=1s";
     let answer = proxy.client().get(path).await;
@@ -130,7 +124,7 @@ async fn waiting_is_bounded_by_the_clients_timeout() {
 
 #[tokio::test(start_paused = true)]
 async fn bookmarks_advance_the_version_of_a_quiet_collection() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed("/api/v1/pods").await;
     let client = proxy.client();
     let first = client.get("/api/v1/pods").await.version();
     let elsewhere = proxy.simulator.skip_revisions(500);
@@ -144,7 +138,7 @@ async fn bookmarks_advance_the_version_of_a_quiet_collection() {
 
 #[tokio::test(start_paused = true)]
 async fn a_quiet_collection_catches_up_in_seconds_when_reads_need_it() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed("/api/v1/pods").await;
     let client = proxy.client();
     proxy.simulator.skip_revisions(500);
     // Memory answers no exact version. The response is newer than the replica and breaks off; after

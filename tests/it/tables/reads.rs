@@ -1,13 +1,12 @@
 //! LIST and GET.
 
-use std::{io::Read, time::Duration};
+use std::time::Duration;
 
-use flate2::read::GzDecoder;
 use listless::api::Verb;
 use serde_json::json;
 
 use super::{INCLUDED, KUBECTL, tables, warm, with};
-use crate::harness::{Setup, group_resource, pass, pod};
+use crate::harness::{Setup, pass};
 
 const WIDGETS: &str = "/apis/x.io/v1/widgets";
 
@@ -122,28 +121,5 @@ async fn other_forms_of_tables_are_forwarded() {
         assert_eq!(answer.detail(), reason, "{accept} {path}");
         let expected = proxy.straight().with("accept", accept).get(path).await;
         assert_eq!((answer.status, answer.text()), (expected.status, expected.text()), "{path}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_large_table_is_compressed_and_kept_until_an_age_changes() {
-    let proxy = Setup::default().in_memory();
-    for number in 0..100 {
-        let mut large = pod("large", &format!("p-{number}"), &[("app", "large")], "n1");
-        large["metadata"]["annotations"] = json!({"padding": format!("{number}").repeat(1000)});
-        proxy.simulator.put(&group_resource("pods"), large).expect("a served resource");
-    }
-    let path = "/api/v1/pods";
-    warm(&proxy, path).await;
-    let client = tables(&proxy.client()).with("accept-encoding", "gzip");
-    for _ in 0..3 {
-        let answer = client.get(path).await;
-        assert!(answer.is_hit());
-        assert_eq!(answer.header("content-encoding"), "gzip");
-        let expected = tables(&proxy.straight()).get(path).await;
-        let mut text = String::new();
-        GzDecoder::new(&answer.body[..]).read_to_string(&mut text).expect("a gzip member");
-        assert_eq!(text, expected.text());
-        pass(Duration::from_millis(700)).await;
     }
 }

@@ -2,16 +2,10 @@
 
 use std::time::Duration;
 
-use listless::api::ObjectKey;
 use serde_json::json;
 
 use super::{INCLUDED, tables, warm};
-use crate::harness::{Setup, TestProxy, group_resource, pass, pod};
-
-fn put(proxy: &TestProxy, name: &str, app: &str) {
-    let object = pod("a", name, &[("app", app)], "n1");
-    proxy.simulator.put(&group_resource("pods"), object).expect("a served resource");
-}
+use crate::harness::{Setup, group_resource, pass};
 
 #[tokio::test(start_paused = true)]
 async fn events_equal_the_apiservers_own() {
@@ -28,16 +22,13 @@ async fn events_equal_the_apiservers_own() {
                 let mut local = tables(&client).watch(&path).await;
                 let mut straight = tables(&proxy.straight()).watch(&path).await;
                 assert_eq!(local.head.headers["content-type"], "application/json");
-                let key = ObjectKey::new(Some("a"), "new");
                 let mut has_columns = false;
                 for app in ["web", "web", "db", "web", ""] {
                     pass(Duration::from_millis(1300)).await;
-                    match app {
-                        "" => {
-                            let pods = group_resource("pods");
-                            proxy.simulator.remove(&pods, &key).expect("an object");
-                        }
-                        app => put(&proxy, "new", app),
+                    if app.is_empty() {
+                        proxy.remove_pod("new");
+                    } else {
+                        proxy.put_pod("new", app);
                     }
                     let (line, expected) = (local.next_line().await, straight.next_line().await);
                     assert_eq!(line, expected, "{path} {app}");
@@ -77,7 +68,7 @@ async fn bookmarks_are_tables_of_the_form_that_the_apiserver_showed() {
         allowWatchBookmarks=true&timeoutSeconds=1";
     let path = format!("{collection}?{initial}");
     for _ in 0..3 {
-        put(&proxy, "other", "web");
+        proxy.put_pod("other", "web");
         pass(Duration::from_secs(61)).await;
     }
     for included in INCLUDED {

@@ -12,7 +12,7 @@ use listless::{
 };
 use tokio::time::{Instant, timeout};
 
-use super::{comparable, put, remove};
+use super::comparable;
 use crate::harness::{
     OWN_TOKEN, Setup, TestProxy, Watch, fractions, group_resource, incompressible, pass, pod,
     request, settle, widget,
@@ -25,12 +25,6 @@ const WIDGETS: &str = "/apis/x.io/v1/widgets";
 /// Follows all pods at a version.
 fn following(version: u64) -> String {
     format!("{PODS}?watch=1&resourceVersion={version}")
-}
-
-async fn warmed() -> TestProxy {
-    let proxy = Setup::default().in_memory();
-    proxy.warm(PODS).await;
-    proxy
 }
 
 fn is_local(watch: &Watch) -> bool {
@@ -125,7 +119,7 @@ const STARTS: &[&str] = &[
 #[tokio::test(start_paused = true)]
 async fn every_selection_from_every_start_gets_the_apiservers_events() {
     for seed in 1..=3 {
-        let proxy = warmed().await;
+        let proxy = TestProxy::warmed(PODS).await;
         proxy.warm(WIDGETS).await;
         let (dice, client) = (fractions(seed), proxy.client());
         let since = [client.get(PODS).await.version(), client.get(WIDGETS).await.version()];
@@ -164,7 +158,7 @@ async fn every_selection_from_every_start_gets_the_apiservers_events() {
 
 #[tokio::test(start_paused = true)]
 async fn an_informer_whose_list_came_from_memory_watches_from_memory() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     let client = proxy.client();
     let listed = client.get("/api/v1/pods?limit=500&resourceVersion=0").await;
     assert!(listed.is_hit());
@@ -174,7 +168,7 @@ async fn an_informer_whose_list_came_from_memory_watches_from_memory() {
     );
     let mut watch = client.with("user-agent", "curl/8.0").watch(&path).await;
     assert!(is_local(&watch), "{:?}", watch.head.headers);
-    put(&proxy, "web-9", "web");
+    proxy.put_pod("web-9", "web");
     assert_eq!(watch.next().await, Some(("ADDED".to_owned(), "web-9".to_owned())));
     assert_eq!(proxy.upstream.count(Verb::Watch, "pods"), 0);
     assert_eq!(proxy.upstream.count(Verb::List, "pods"), 0);
@@ -182,7 +176,7 @@ async fn an_informer_whose_list_came_from_memory_watches_from_memory() {
 
 #[tokio::test(start_paused = true)]
 async fn an_event_reaches_all_watchers_before_the_next_one_happens() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     let shared = proxy.client().over_http2();
     let path = following(proxy.simulator.revision());
     let mut watches = Vec::new();
@@ -192,7 +186,7 @@ async fn an_event_reaches_all_watchers_before_the_next_one_happens() {
     }
     for number in 0..5 {
         let name = format!("p-{number}");
-        put(&proxy, &name, "web");
+        proxy.put_pod(&name, "web");
         for watch in &mut watches {
             let event = timeout(Duration::from_millis(10), watch.next()).await.expect("at once");
             assert_eq!(event, Some(("ADDED".to_owned(), name.clone())));
@@ -204,24 +198,24 @@ async fn an_event_reaches_all_watchers_before_the_next_one_happens() {
 
 #[tokio::test(start_paused = true)]
 async fn an_event_after_many_unselected_ones_is_sent_at_once() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     let version = proxy.simulator.revision();
     let path = format!("{PODS}?watch=1&resourceVersion={version}&labelSelector=app%3Dweb");
     let mut watch = proxy.client().watch(&path).await;
     assert!(is_local(&watch));
     for number in 0..600 {
-        put(&proxy, &format!("db-{number}"), "db");
+        proxy.put_pod(&format!("db-{number}"), "db");
     }
-    put(&proxy, "web-9", "web");
+    proxy.put_pod("web-9", "web");
     let told = timeout(Duration::from_secs(1), watch.next()).await.expect("at once");
     assert_eq!(told, Some(("ADDED".to_owned(), "web-9".to_owned())));
 }
 
 #[tokio::test(start_paused = true)]
 async fn bookmarks_come_each_minute_and_before_the_end() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     let old = proxy.simulator.revision();
-    put(&proxy, "web-9", "web");
+    proxy.put_pod("web-9", "web");
     settle().await;
     let start = "allowWatchBookmarks=true&timeoutSeconds=150";
     let path = format!("{PODS}?watch=1&resourceVersion={old}&{start}");
@@ -253,7 +247,7 @@ async fn bookmarks_come_each_minute_and_before_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_without_events_ends_in_time_without_a_bookmark() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     let version = proxy.simulator.revision();
     for (seconds, start) in [(1, ""), (30, "&allowWatchBookmarks=true")] {
         let path = format!("{}&timeoutSeconds={seconds}{start}", following(version));
@@ -288,19 +282,19 @@ async fn initial_events_and_their_bookmark_work_with_an_old_apiserver() {
 
 #[tokio::test(start_paused = true)]
 async fn a_relist_ends_a_watch_and_the_next_one_is_forwarded() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     let client = proxy.client();
     let version = proxy.simulator.revision();
     let mut silent = client.watch(&following(version)).await;
     let mut spoken = client.watch(&following(version)).await;
-    put(&proxy, "web-8", "web");
+    proxy.put_pod("web-8", "web");
     assert_eq!(spoken.next().await.expect("an event").1, "web-8");
     let mut selective =
         client.watch(&format!("{}&labelSelector=none", following(version + 1))).await;
     assert!(is_local(&silent) && is_local(&spoken) && is_local(&selective));
     proxy.simulator.hold_caches();
     proxy.simulator.end_watches();
-    put(&proxy, "web-9", "web");
+    proxy.put_pod("web-9", "web");
     proxy.simulator.forget_history();
     proxy.simulator.release_caches();
     let (lasted, told) = lasts(&mut spoken).await;
@@ -316,13 +310,13 @@ async fn a_relist_ends_a_watch_and_the_next_one_is_forwarded() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_survives_a_short_outage_and_ends_in_a_long_one() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     let path = following(proxy.simulator.revision());
     let mut watch = proxy.client().watch(&path).await;
     proxy.simulator.stop();
     pass(Duration::from_secs(3)).await;
     proxy.simulator.start();
-    put(&proxy, "web-8", "web");
+    proxy.put_pod("web-8", "web");
     assert_eq!(watch.next().await, Some(("ADDED".to_owned(), "web-8".to_owned())));
     proxy.simulator.stop();
     let (lasted, told) = lasts(&mut watch).await;
@@ -333,7 +327,7 @@ async fn a_watch_survives_a_short_outage_and_ends_in_a_long_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_keeps_its_replica_and_ends_with_it() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     let version = proxy.simulator.revision();
     let mut watch = proxy.client().watch(&following(version)).await;
     pass(Duration::from_secs(25 * 60)).await;
@@ -352,7 +346,7 @@ async fn a_watch_keeps_its_replica_and_ends_with_it() {
 
 #[tokio::test(start_paused = true)]
 async fn without_watchers_a_replica_is_idle() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     let watch = proxy.client().watch(&following(proxy.simulator.revision())).await;
     pass(Duration::from_secs(11 * 60)).await;
     assert_eq!(proxy.replicas().len(), 1);
@@ -369,7 +363,7 @@ async fn withdrawn_watch_rights_end_the_events() {
         let rules = vec![Rule::new(verbs, &["pods"])];
         proxy.simulator.admit(OWN_TOKEN, User::with_rules("own", rules));
     };
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     let path = following(proxy.simulator.revision());
     let mut watch = proxy.client().watch(&path).await;
     assert!(is_local(&watch));
@@ -384,7 +378,7 @@ async fn withdrawn_watch_rights_end_the_events() {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_watcher_is_ended_cleanly_and_resumes_at_the_apiserver() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     let version = proxy.simulator.revision();
     let client = proxy.client();
     let path = following(version);
@@ -409,10 +403,10 @@ async fn a_slow_watcher_is_ended_cleanly_and_resumes_at_the_apiserver() {
 
 #[tokio::test(start_paused = true)]
 async fn no_later_read_is_older_than_the_events_of_a_watch() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     let client = proxy.client();
     let mut watch = client.watch(&following(proxy.simulator.revision())).await;
-    put(&proxy, "web-9", "web");
+    proxy.put_pod("web-9", "web");
     let version = proxy.simulator.revision();
     assert_eq!(watch.next().await.expect("an event").1, "web-9");
     // Memory cannot print this one. It is forwarded, and is not older than the state shown before.
@@ -420,7 +414,7 @@ async fn no_later_read_is_older_than_the_events_of_a_watch() {
     yaml.get(PODS).await;
     let target = format!("{PODS}?resourceVersion={version}&resourceVersionMatch=NotOlderThan");
     assert_eq!(proxy.upstream.last().asked.path_and_query, target);
-    remove(&proxy, "web-9");
+    proxy.remove_pod("web-9");
     assert_eq!(watch.next().await.expect("an event").0, "DELETED");
     assert!(!client.get(PODS).await.names().contains(&"a/web-9".to_owned()));
     assert_eq!(client.get("/api/v1/namespaces/a/pods/web-9").await.status, 404);
@@ -436,7 +430,7 @@ async fn listless_ends_its_watches_before_it_exits() {
     for client in [proxy.client(), proxy.client().over_http2()] {
         watches.push(client.watch(&path).await);
     }
-    put(&proxy, "web-9", "web");
+    proxy.put_pod("web-9", "web");
     for watch in &mut watches {
         assert!(is_local(watch));
         assert_eq!(watch.next().await, Some(("ADDED".to_owned(), "web-9".to_owned())));
@@ -470,7 +464,7 @@ async fn metadata_that_memory_cannot_print_ends_a_watch_and_the_next_is_forwarde
 
 #[tokio::test(start_paused = true)]
 async fn a_forwarded_watch_returns_to_memory_within_a_minute() {
-    let proxy = warmed().await;
+    let proxy = TestProxy::warmed(PODS).await;
     let client = proxy.client();
     let path = format!("{PODS}?resourceVersion=1010&watch=1&allowWatchBookmarks=true");
     let begun = Instant::now();
@@ -478,7 +472,7 @@ async fn a_forwarded_watch_returns_to_memory_within_a_minute() {
     let status = watch.head.headers["cache-status"].to_str().expect("a text");
     assert_eq!(status, "listless; fwd=stale; detail=before-window");
     assert!(proxy.upstream.last().asked.path_and_query.contains("?timeoutSeconds=60&"));
-    put(&proxy, "web-9", "web");
+    proxy.put_pod("web-9", "web");
     let mut version = String::new();
     while let Some(line) = watch.next_line().await {
         let event: serde_json::Value = serde_json::from_slice(&line).expect("an event");

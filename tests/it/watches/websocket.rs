@@ -11,7 +11,6 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::put;
 use crate::harness::{LOCAL_TOKEN, OWN_TOKEN, PROTOBUF, Setup, TestProxy, pass, request};
 
 const PODS: &str = "/api/v1/pods?watch=true";
@@ -94,8 +93,7 @@ async fn straight(proxy: &TestProxy, path: &str) -> Socket {
 
 #[tokio::test(start_paused = true)]
 async fn websocket_messages_equal_the_apiservers_and_cost_it_nothing() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm("/api/v1/pods").await;
+    let proxy = TestProxy::warmed("/api/v1/pods").await;
     let version = proxy.simulator.revision();
     for path in [
         format!("{PODS}&resourceVersion={version}&allowWatchBookmarks=true&timeoutSeconds=600"),
@@ -105,9 +103,9 @@ async fn websocket_messages_equal_the_apiservers_and_cost_it_nothing() {
         let mut expected = straight(&proxy, &path).await;
         let (mut socket, status) = through(&proxy, &path).await;
         assert!(status.starts_with("listless; hit; detail="), "{status}");
-        put(&proxy, "web-9", "web");
-        put(&proxy, "web-9", "db");
-        put(&proxy, "web-9", "web");
+        proxy.put_pod("web-9", "web");
+        proxy.put_pod("web-9", "db");
+        proxy.put_pod("web-9", "web");
         let mut messages = 0;
         while let Ok(Some(message)) = timeout(Duration::from_millis(50), expected.next()).await {
             assert_eq!(socket.next().await, Some(message), "{path}");
@@ -120,8 +118,7 @@ async fn websocket_messages_equal_the_apiservers_and_cost_it_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn websocket_messages_carry_partial_metadata_too() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm("/api/v1/pods").await;
+    let proxy = TestProxy::warmed("/api/v1/pods").await;
     let asking = |token| {
         let accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
         let mut request = handshake(PODS, token);
@@ -132,7 +129,7 @@ async fn websocket_messages_carry_partial_metadata_too() {
     let mut expected = Socket::of(expected).await;
     let (mut socket, status) = opened(&proxy, asking(LOCAL_TOKEN)).await;
     assert_eq!(status, "listless; hit; detail=session");
-    put(&proxy, "web-9", "web");
+    proxy.put_pod("web-9", "web");
     let mut messages = Vec::new();
     while let Ok(Some(message)) = timeout(Duration::from_millis(50), expected.next()).await {
         assert_eq!(socket.next().await.as_ref(), Some(&message));
@@ -170,8 +167,8 @@ async fn websocket_messages_in_protobuf_equal_the_apiservers() {
         let mut expected = Socket::of(expected).await;
         let (mut socket, status) = opened(&proxy, asking(LOCAL_TOKEN, &accept)).await;
         assert_eq!(status, "listless; hit; detail=session", "{collection} {accept}");
-        put(&proxy, "web-9", "web");
-        put(&proxy, "web-9", "db");
+        proxy.put_pod("web-9", "web");
+        proxy.put_pod("web-9", "db");
         let mut messages = 0;
         while let Ok(Some(message)) = timeout(Duration::from_millis(50), expected.next()).await {
             assert_eq!(message.0, BINARY, "{collection} {accept}");
@@ -184,14 +181,13 @@ async fn websocket_messages_in_protobuf_equal_the_apiservers() {
 
 #[tokio::test(start_paused = true)]
 async fn a_forwarded_websocket_in_protobuf_binds_later_reads() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm("/api/v1/pods").await;
+    let proxy = TestProxy::warmed("/api/v1/pods").await;
     let mut request = handshake(PODS, LOCAL_TOKEN);
     request.headers_mut().insert("accept", PROTOBUF.parse().expect("a value"));
     let (mut socket, status) = opened(&proxy, request).await;
     assert!(status.starts_with("listless; fwd="), "{status}");
     for number in 0..20 {
-        put(&proxy, "web-9", if number % 2 == 0 { "web" } else { "db" });
+        proxy.put_pod("web-9", if number % 2 == 0 { "web" } else { "db" });
         let at = proxy.simulator.revision().to_string();
         while !socket
             .next()
@@ -208,14 +204,13 @@ async fn a_forwarded_websocket_in_protobuf_binds_later_reads() {
 
 #[tokio::test(start_paused = true)]
 async fn pings_are_answered_and_either_side_may_close() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm("/api/v1/pods").await;
+    let proxy = TestProxy::warmed("/api/v1/pods").await;
     let path = format!("{PODS}&resourceVersion={}", proxy.simulator.revision());
     let (mut socket, _) = through(&proxy, &path).await;
     socket.send(TEXT, b"whatever").await;
     socket.send(PING, b"still there?").await;
     assert_eq!(socket.next().await, Some((PONG, b"still there?".to_vec())));
-    put(&proxy, "web-9", "web");
+    proxy.put_pod("web-9", "web");
     assert_eq!(socket.next().await.expect("an event").0, TEXT);
     socket.send(CLOSE, &[3, 0xe8]).await;
     assert_eq!(socket.next().await, Some((CLOSE, vec![3, 0xe8])));
@@ -231,8 +226,7 @@ async fn pings_are_answered_and_either_side_may_close() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silently_lost_client_is_detected() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm("/api/v1/pods").await;
+    let proxy = TestProxy::warmed("/api/v1/pods").await;
     let path = format!("{PODS}&resourceVersion={}", proxy.simulator.revision());
     let (socket, _) = through(&proxy, &path).await;
     pass(Duration::from_secs(11 * 60)).await;
@@ -244,8 +238,7 @@ async fn a_silently_lost_client_is_detected() {
 
 #[tokio::test(start_paused = true)]
 async fn a_handshake_that_the_apiserver_may_refuse_is_forwarded() {
-    let proxy = Setup::default().in_memory();
-    proxy.warm("/api/v1/pods").await;
+    let proxy = TestProxy::warmed("/api/v1/pods").await;
     for (name, value) in
         [("origin", None), ("sec-websocket-version", Some("8")), ("upgrade", Some("SPDY/3.1"))]
     {

@@ -94,13 +94,13 @@ async fn a_quiet_watch_continues_once_its_replica_reaches_the_wider_one() {
     let mut pairs = followed(&proxy, &[quiet]).await;
     for selector in busy {
         // Each list is at a later version than the quiet replica has received.
-        super::put(&proxy, "p-0", "web");
+        proxy.put_pod("p-0", "web");
         proxy.warm(&path(selector)).await;
     }
     pass(Duration::from_secs(90)).await;
     let replicas = proxy.replicas();
     assert_eq!(replicas.len(), 1, "{replicas:?}");
-    super::put(&proxy, "late", "none");
+    proxy.put_pod("late", "none");
     settle().await;
     let (watch, straight) = &mut pairs[0];
     let told = lines(watch).await;
@@ -131,7 +131,7 @@ async fn a_slow_watch_finishes_its_window_before_it_switches() {
     assert_eq!(proxy.replicas().len(), 1);
     // The wider replica advances before the watch has reached the end of the narrow one.
     for number in 0..5 {
-        super::put(&proxy, &format!("late-{number}"), "web");
+        proxy.put_pod(&format!("late-{number}"), "web");
     }
     settle().await;
     let (rest, ended) = lines(watch).await;

@@ -18,7 +18,7 @@ use super::{
     dice::Dice,
     history::{Asked, Effect, Filter, Read, Span, Version, Write},
 };
-use crate::harness::{Answer, TestClient, pass};
+use crate::harness::{Answer, TABLE, TestClient, pass};
 
 const NAMESPACES: [&str; 2] = ["a", "b"];
 const NAMES: [&str; 4] = ["p0", "p1", "p2", "p3"];
@@ -29,8 +29,6 @@ const ACTIONS: u64 = 60;
 
 /// The `User-Agent` of the session's clients.
 const AGENT: &str = "session";
-
-const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
 /// One object, by its path.
 #[derive(Clone, Copy)]
