@@ -5,6 +5,8 @@
 //! plugins.
 
 mod credentials;
+mod fault;
+mod flight;
 mod follow;
 mod proxy;
 mod redirect;
@@ -73,19 +75,20 @@ pub enum Source {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kubeconfig could not be read, parsed or merged.
-    #[error("cannot read kubeconfig {files}")]
+    #[error("cannot read kubeconfig {files}: {text}")]
     Kubeconfig {
         /// The file, or the files that were to be merged.
         files: String,
-        /// The cause.
-        #[source]
-        source: Box<KubeconfigError>,
+        /// The cause, without any content of the files.
+        text: String,
     },
     /// The kubeconfig file does not exist, or must not be read.
-    #[error("cannot read kubeconfig {files}; pass --kubeconfig or set KUBECONFIG")]
+    #[error("cannot read kubeconfig {file}{advice}")]
     NoKubeconfig {
-        /// The file, or the files that were to be merged.
-        files: String,
+        /// The file.
+        file: String,
+        /// Advice for users who have named none.
+        advice: &'static str,
         /// The system's error.
         #[source]
         source: std::io::Error,
@@ -230,22 +233,56 @@ pub fn cluster_address() -> Option<(String, u16)> {
     Some((variable("KUBERNETES_SERVICE_HOST")?, port))
 }
 
+/// Reads a file, or merges those that `KUBECONFIG` names: as kubectl does, without missing ones,
+/// unless all are.
 fn read(path: Option<&Path>, files: &str) -> Result<Kubeconfig, Error> {
-    let read = match path {
-        Some(path) => Kubeconfig::read_from(path),
-        None => Kubeconfig::read(),
+    let named: Vec<PathBuf> = match (path, std::env::var_os("KUBECONFIG")) {
+        (Some(path), _) => return Kubeconfig::read_from(path).map_err(|e| unreadable(files, e)),
+        (None, Some(named)) => std::env::split_paths(&named).collect(),
+        (None, None) => Vec::new(),
     };
-    read.map_err(|source| match source {
-        // The error's own text repeats the path.
-        KubeconfigError::ReadConfig(source, _) => {
-            Error::NoKubeconfig { files: files.to_owned(), source }
+    let (mut merged, mut missing) = (None::<Kubeconfig>, None);
+    for file in named.iter().filter(|file| !file.as_os_str().is_empty()) {
+        let unreadable = |error| unreadable(&file.display().to_string(), error);
+        match Kubeconfig::read_from(file) {
+            Err(KubeconfigError::ReadConfig(error, _))
+                if error.kind() == std::io::ErrorKind::NotFound =>
+            {
+                missing = missing.or(Some((file, error)));
+            }
+            Err(error) => return Err(unreadable(error)),
+            Ok(next) => {
+                merged = Some(match merged.take() {
+                    Some(merged) => merged.merge(next).map_err(unreadable)?,
+                    None => next,
+                });
+            }
         }
-        source => unreadable(files, source),
-    })
+    }
+    match (merged, missing) {
+        (Some(merged), _) => Ok(merged),
+        (None, Some((file, source))) => {
+            Err(Error::NoKubeconfig { file: file.display().to_string(), advice: "", source })
+        }
+        (None, None) => Kubeconfig::read().map_err(|error| match error {
+            KubeconfigError::ReadConfig(source, _) => {
+                let advice = "; pass --kubeconfig or set KUBECONFIG";
+                Error::NoKubeconfig { file: files.to_owned(), advice, source }
+            }
+            error => unreadable(files, error),
+        }),
+    }
 }
 
-fn unreadable(files: &str, source: KubeconfigError) -> Error {
-    Error::Kubeconfig { files: files.to_owned(), source: Box::new(source) }
+fn unreadable(files: &str, error: KubeconfigError) -> Error {
+    let files = files.to_owned();
+    match error {
+        // The error's own text repeats the path.
+        KubeconfigError::ReadConfig(source, _) => {
+            Error::NoKubeconfig { file: files, advice: "", source }
+        }
+        error => Error::Kubeconfig { files, text: fault::of_kubeconfig(&error) },
+    }
 }
 
 fn files(path: Option<&Path>) -> String {
@@ -285,13 +322,17 @@ fn checked_context(
         name: missing.to_owned(),
     };
     let cluster = kubeconfig.clusters.iter().find(|cluster| cluster.name == context.cluster);
-    let Some(cluster) = cluster.and_then(|cluster| cluster.cluster.as_ref()) else {
-        return Err(dangling("cluster", &context.cluster));
+    let Some(cluster) = cluster else { return Err(dangling("cluster", &context.cluster)) };
+    let unusable = |source| Error::Cluster {
+        origin: format!("context {name:?} of kubeconfig {files}"),
+        source,
     };
-    if let Some(Err(source)) = cluster.server.as_deref().map(url::parse) {
-        let origin = format!("context {name:?} of kubeconfig {files}");
-        return Err(Error::Cluster { origin, source: source.into() });
-    }
+    let cluster = cluster.cluster.as_ref();
+    let server = cluster.and_then(|cluster| Some((cluster, cluster.server.as_deref()?)));
+    let Some((cluster, server)) = server else {
+        return Err(unusable(format!("cluster {:?} has no server", context.cluster).into()));
+    };
+    url::parse(server).map_err(|error| unusable(error.into()))?;
     if let Some(user) = context.user.as_deref().filter(|user| !user.is_empty())
         && !kubeconfig.auth_infos.iter().any(|known| known.name == user)
     {
@@ -314,9 +355,9 @@ impl Access {
     ) -> Result<Self, Error> {
         let endpoint = endpoint(&config)
             .map_err(|error| Error::Cluster { origin: source.to_string(), source: error })?;
-        let credentials = Credentials::new(config, token_file)
-            .await
-            .map_err(|error| Error::Credentials { origin: source.to_string(), source: error })?;
+        let credentials = Credentials::new(config, token_file).await.map_err(|error| {
+            Error::Credentials { origin: source.to_string(), source: error.into() }
+        })?;
         Ok(Self { endpoint, credentials, source })
     }
 
@@ -341,12 +382,17 @@ impl Access {
     /// Returns the two clients: one for requests with their own credentials, one with Listless's.
     ///
     /// They share connections, except for credentials that the apiserver has not accepted yet. They
-    /// share none if Listless's credentials include a client certificate.
+    /// share none if Listless's credentials include a client certificate, or may do so later.
     pub fn clients(self, dialler: Arc<dyn Dial>, settings: Settings) -> (Pool, Own) {
         let plain = Pool::new(Arc::clone(&dialler), self.endpoint.clone(), settings.clone());
-        let own = match self.credentials.tls() {
-            None => plain.clone(),
-            Some(tls) => Pool::new(dialler, self.endpoint.with_tls(tls), settings).of_one_user(),
+        let own = if self.credentials.may_have_certificate() {
+            let endpoint = match self.credentials.tls() {
+                Some(tls) => self.endpoint.with_tls(tls),
+                None => self.endpoint.clone(),
+            };
+            Pool::new(dialler, endpoint, settings).of_one_user()
+        } else {
+            plain.clone()
         };
         (plain, Own::new(own, self.credentials))
     }

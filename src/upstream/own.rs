@@ -3,8 +3,12 @@
 //! Invariant: any identity in a request is removed before Listless's own is added. A caller is
 //! never confused with Listless.
 
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header::AUTHORIZATION};
+use rustls::ClientConfig;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -19,6 +23,8 @@ use crate::body::Body;
 pub struct Own {
     pool: Pool,
     credentials: Credentials,
+    /// The TLS configuration with the client certificate that the pool uses.
+    certificate: Arc<ArcSwapOption<ClientConfig>>,
     impersonation: Impersonation,
 }
 
@@ -34,7 +40,8 @@ enum Impersonation {
 
 impl Own {
     pub(super) fn new(pool: Pool, credentials: Credentials) -> Self {
-        Self { pool, credentials, impersonation: Impersonation::Removed }
+        let certificate = Arc::new(ArcSwapOption::new(credentials.tls()));
+        Self { pool, credentials, certificate, impersonation: Impersonation::Removed }
     }
 
     /// Allows requests of Listless's own user to impersonate.
@@ -91,22 +98,27 @@ impl Own {
     }
 
     async fn signed(&self, mut request: Request<Body>) -> Result<Request<Body>, Error> {
-        if let Some(value) = self.credentials.authorization().await.map_err(Error::Credentials)? {
+        let authorization = self.credentials.authorization().await;
+        if let Some(value) = authorization.map_err(|error| Error::Credentials(error.into()))? {
             request.headers_mut().insert(AUTHORIZATION, value);
         }
+        self.install_certificate();
         Ok(request)
+    }
+
+    /// Uses a renewed client certificate. Only then has Listless connections of its own.
+    fn install_certificate(&self) {
+        let Some(tls) = self.credentials.tls() else { return };
+        if self.certificate.load().as_ref().is_none_or(|used| !Arc::ptr_eq(used, &tls)) {
+            self.pool.replace_tls(&tls);
+            self.certificate.store(Some(tls));
+        }
     }
 
     /// Renews the credentials after a refusal; reports whether a retry makes sense.
     async fn refreshed(&self, sent_at: Instant) -> bool {
         match self.credentials.refresh(sent_at).await {
-            Ok(Refreshed::No) => false,
-            Ok(Refreshed::Yes) => {
-                if let Some(tls) = self.credentials.tls() {
-                    self.pool.replace_tls(&tls);
-                }
-                true
-            }
+            Ok(refreshed) => refreshed == Refreshed::Yes,
             Err(error) => {
                 warn!(%error, "the apiserver refused the credentials, and their renewal failed");
                 false

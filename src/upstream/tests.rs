@@ -4,5 +4,6 @@ mod apart;
 mod harness;
 mod http1;
 mod identity;
+mod plugins;
 mod pool;
 mod tunnel;

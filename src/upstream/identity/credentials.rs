@@ -1,7 +1,8 @@
 //! Listless's own credentials: an Authorization header that stays fresh, and a client certificate.
 //!
 //! Invariants: no credential can be printed. Files are read again as they rotate. Plugins run on
-//! threads that may block, one at a time, and never for each refused request.
+//! threads that may block, one at a time, and never for each refused request. A run goes on if those
+//! who wait for it leave.
 
 use std::{
     path::PathBuf,
@@ -10,15 +11,21 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, Request, Response, header::AUTHORIZATION};
 use kube::{
     client::ConfigExt,
     config::{AuthInfo, Config},
 };
 use rustls::ClientConfig;
-use tokio::{sync::Semaphore, time::Instant};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::time::Instant;
 use tower::{Layer, ServiceExt, util::BoxCloneSyncService};
 
+use super::{
+    fault::{CredentialsError, NOT_A_TOKEN},
+    flight::Flight,
+};
 use crate::{
     body::{Body, BoxError},
     metrics::{Metrics, Outcome},
@@ -41,8 +48,10 @@ struct Shared {
     impersonation: HeaderMap,
     token_file: Option<PathBuf>,
     current: ArcSwap<Current>,
-    /// The permit to renew the credentials, while others wait.
-    gate: Semaphore,
+    /// The renewal of the credentials in progress.
+    obtaining: Flight<Result<(), CredentialsError>>,
+    /// The renewal in progress of a credential that renews itself.
+    renewing: Flight<Result<Option<HeaderValue>, CredentialsError>>,
     /// The metrics of a service account's token.
     metrics: OnceLock<Metrics>,
 }
@@ -74,8 +83,14 @@ pub(in crate::upstream) enum Refreshed {
 // === impl Credentials ===
 
 impl Credentials {
-    pub(super) async fn new(config: Config, token_file: Option<PathBuf>) -> Result<Self, BoxError> {
+    pub(super) async fn new(
+        mut config: Config,
+        token_file: Option<PathBuf>,
+    ) -> Result<Self, CredentialsError> {
         let token_file = token_file.or_else(|| plain_token_file(&config.auth_info));
+        if let Some(token) = config.auth_info.token.take() {
+            config.auth_info.token = Some(checked(&token)?);
+        }
         let impersonation = impersonation(&config).await?;
         let current = obtain(&config, token_file.as_ref()).await?;
         Ok(Self(Arc::new(Shared {
@@ -83,7 +98,8 @@ impl Credentials {
             impersonation,
             token_file,
             current: ArcSwap::from_pointee(current),
-            gate: Semaphore::new(1),
+            obtaining: Flight::new(),
+            renewing: Flight::new(),
             metrics: OnceLock::new(),
         })))
     }
@@ -95,18 +111,37 @@ impl Credentials {
     }
 
     /// Returns the current value of the Authorization header.
-    pub(in crate::upstream) async fn authorization(&self) -> Result<Option<HeaderValue>, BoxError> {
+    pub(in crate::upstream) async fn authorization(
+        &self,
+    ) -> Result<Option<HeaderValue>, CredentialsError> {
         let mut current = self.0.current.load_full();
         if self.0.token_file.is_some() && current.obtained_at.elapsed() > TOKEN_FILE_LIFETIME {
             // If a file cannot be read for the moment, the current token stays in use.
             let _ = self.obtain_after(current.obtained_at).await;
             current = self.0.current.load_full();
         }
-        match current.header.clone() {
+        match self.value(&current.header).await {
+            // A plugin may return another kind of credential than before.
+            Err(_) if current.obtained_at.elapsed() >= REFRESH_INTERVAL => {
+                self.obtain_after(current.obtained_at).await?;
+                self.value(&self.0.current.load_full().header).await
+            }
+            value => value,
+        }
+    }
+
+    async fn value(&self, header: &Header) -> Result<Option<HeaderValue>, CredentialsError> {
+        match header {
             Header::None => Ok(None),
-            Header::Fixed(value) => Ok(Some(value)),
+            Header::Fixed(value) => Ok(Some(value.clone())),
             Header::Renewing(service) => {
-                Ok(service.oneshot(Request::new(Body::empty())).await?.into_body())
+                let (service, shared) = (service.clone(), Arc::clone(&self.0));
+                let renewal = async move {
+                    let renewed = service.oneshot(Request::new(Body::empty())).await;
+                    let user = &shared.config.auth_info;
+                    renewed.map(Response::into_body).map_err(|e| CredentialsError::of(&*e, user))
+                };
+                self.0.renewing.join(|| renewal.boxed()).await
             }
         }
     }
@@ -121,11 +156,16 @@ impl Credentials {
         self.0.current.load().tls.clone()
     }
 
+    /// Reports whether they include a client certificate, or may do so later.
+    pub(in crate::upstream) fn may_have_certificate(&self) -> bool {
+        has_certificate(&self.0.config.auth_info)
+    }
+
     /// Renews the credentials because the apiserver refused a request sent at `sent_at`.
     pub(in crate::upstream) async fn refresh(
         &self,
         sent_at: Instant,
-    ) -> Result<Refreshed, BoxError> {
+    ) -> Result<Refreshed, CredentialsError> {
         let obtained_at = self.0.current.load().obtained_at;
         if obtained_at > sent_at {
             return Ok(Refreshed::Yes);
@@ -138,8 +178,12 @@ impl Credentials {
     }
 
     /// Replaces credentials obtained at `known`, unless another task has done it meanwhile.
-    async fn obtain_after(&self, known: Instant) -> Result<(), BoxError> {
-        let _turn = self.0.gate.acquire().await?;
+    async fn obtain_after(&self, known: Instant) -> Result<(), CredentialsError> {
+        let this = self.clone();
+        self.0.obtaining.join(|| async move { this.replace(known).await }.boxed()).await
+    }
+
+    async fn replace(&self, known: Instant) -> Result<(), CredentialsError> {
         if self.0.current.load().obtained_at != known {
             return Ok(());
         }
@@ -202,22 +246,48 @@ fn plain_token_file(user: &AuthInfo) -> Option<PathBuf> {
     user.token_file.as_ref().filter(|_| !other).map(PathBuf::from)
 }
 
-async fn obtain(config: &Config, token_file: Option<&PathBuf>) -> Result<Current, BoxError> {
+async fn obtain(
+    config: &Config,
+    token_file: Option<&PathBuf>,
+) -> Result<Current, CredentialsError> {
+    let user = &config.auth_info;
+    let of = |error: BoxError| CredentialsError::of(&*error, user);
     let header = match token_file {
         Some(path) => Header::Fixed(read_token(path).await?),
-        None => from_user(config).await?,
+        None => from_user(config).await.map_err(of)?,
     };
     // A plugin that returned a token would only be run once more for a certificate.
     let ask = matches!(header, Header::None);
-    let tls = certificate(config, ask).await?;
+    let tls = certificate(config, ask).await.map_err(of)?;
+    // The library hides the failure of a plugin that is run for its certificate.
+    if ask && tls.is_none() && user.exec.is_some() {
+        return Err(CredentialsError::new("exec returned neither a token nor a certificate"));
+    }
     Ok(Current { header, tls, obtained_at: Instant::now() })
 }
 
-async fn read_token(path: &PathBuf) -> Result<HeaderValue, BoxError> {
-    let text = tokio::fs::read_to_string(path).await?;
-    let mut value = HeaderValue::try_from(format!("Bearer {}", text.trim()))?;
+async fn read_token(path: &PathBuf) -> Result<HeaderValue, CredentialsError> {
+    let unusable =
+        |reason: &str| CredentialsError::new(format!("token file {}: {reason}", path.display()));
+    let text = tokio::fs::read_to_string(path).await.map_err(|e| unusable(&e.to_string()))?;
+    let token = text.trim();
+    // A writer may have emptied it to write it anew.
+    if token.is_empty() {
+        return Err(unusable("it is empty"));
+    }
+    let value = HeaderValue::try_from(format!("Bearer {token}"));
+    let mut value = value.map_err(|_| unusable(NOT_A_TOKEN))?;
     value.set_sensitive(true);
     Ok(value)
+}
+
+/// Checks a token of a kubeconfig, with which the library would panic otherwise.
+fn checked(token: &SecretString) -> Result<SecretString, CredentialsError> {
+    let token = token.expose_secret().trim();
+    match HeaderValue::try_from(format!("Bearer {token}")) {
+        Ok(_) => Ok(token.into()),
+        Err(_) => Err(CredentialsError::new(NOT_A_TOKEN)),
+    }
 }
 
 /// Returns the user's other credentials; may run a plugin.
@@ -261,9 +331,11 @@ fn has_certificate(user: &AuthInfo) -> bool {
     own || user.exec.is_some()
 }
 
-async fn impersonation(config: &Config) -> Result<HeaderMap, BoxError> {
-    let service = config.extra_headers_layer()?.layer(tower::service_fn(
-        |request: Request<Body>| async move { Ok::<_, BoxError>(request.headers().clone()) },
-    ));
-    service.oneshot(Request::new(Body::empty())).await
+async fn impersonation(config: &Config) -> Result<HeaderMap, CredentialsError> {
+    let unusable = |error: &dyn std::fmt::Display| CredentialsError::new(format!("as: {error}"));
+    let layer = config.extra_headers_layer().map_err(|error| unusable(&error))?;
+    let service = layer.layer(tower::service_fn(|request: Request<Body>| async move {
+        Ok::<_, BoxError>(request.headers().clone())
+    }));
+    service.oneshot(Request::new(Body::empty())).await.map_err(|error| unusable(&error))
 }

@@ -47,13 +47,13 @@ async fn apiserver(stream: TlsStream<DuplexStream>) {
 }
 
 /// A kubeconfig with one context, `here`, and the given lines for its user.
-struct Kubeconfig {
-    directory: TempDir,
+pub(super) struct Kubeconfig {
+    pub(super) directory: TempDir,
     network: Network,
 }
 
 impl Kubeconfig {
-    fn new(user: impl FnOnce(&Path, &Server) -> String) -> Self {
+    pub(super) fn new(user: impl FnOnce(&Path, &Server) -> String) -> Self {
         let (network, server, _) = network(&["h2", "http/1.1"]);
         let directory = tempfile::tempdir().unwrap();
         let user = user(directory.path(), &server);
@@ -70,12 +70,12 @@ impl Kubeconfig {
         identity::from_kubeconfig(Some(&path), None).await.unwrap()
     }
 
-    async fn clients(&self) -> (Pool, Own) {
+    pub(super) async fn clients(&self) -> (Pool, Own) {
         self.access().await.clients(Arc::new(self.network.clone()), Settings::default())
     }
 }
 
-fn write(directory: &TempDir, cluster: &str, user: &str) {
+pub(super) fn write(directory: &TempDir, cluster: &str, user: &str) {
     let text = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: here\n\
          clusters:\n- {{name: c, cluster: {{{cluster}}}}}\n\
@@ -87,7 +87,7 @@ fn write(directory: &TempDir, cluster: &str, user: &str) {
     std::fs::write(directory.path().join("config"), text).unwrap();
 }
 
-async fn ask(client: &impl Client, headers: &[(&'static str, &str)]) -> (u16, String) {
+pub(super) async fn ask(client: &impl Client, headers: &[(&'static str, &str)]) -> (u16, String) {
     let mut request = Request::get("/").body(Body::empty()).unwrap();
     for (name, value) in headers {
         request.headers_mut().append(*name, value.parse().unwrap());
@@ -160,6 +160,10 @@ async fn a_rotated_token_file_is_read_again() {
     assert_eq!(ask(&own, &[]).await.1, "authorization=Bearer one");
     crate::testing::pass(Duration::from_secs(61)).await;
     assert_eq!(ask(&own, &[]).await.1, "authorization=Bearer two");
+    // A script that writes it anew empties it first.
+    std::fs::write(kubeconfig.directory.path().join("token"), "\n").unwrap();
+    crate::testing::pass(Duration::from_secs(61)).await;
+    assert_eq!(ask(&own, &[]).await.1, "authorization=Bearer two");
     std::fs::remove_file(kubeconfig.directory.path().join("token")).unwrap();
     crate::testing::pass(Duration::from_secs(61)).await;
     assert_eq!(ask(&own, &[]).await.1, "authorization=Bearer two", "the last one goes on");
@@ -200,66 +204,6 @@ async fn a_refused_token_is_read_again_at_a_limited_rate() {
     assert_eq!(own.send(request(), Lane::Short).await.unwrap().status(), 200, "the next one is");
 }
 
-/// Writes a plugin that counts its runs in its output: `token` or `certificate`.
-fn plugin(directory: &Path, status: &str) -> String {
-    let script = directory.join("plugin.sh");
-    let text = format!(
-        "echo run >> {runs}\nn=$(wc -l < {runs} | tr -d ' ')\ncat <<END\n\
-         {{\"apiVersion\": \"client.authentication.k8s.io/v1\", \"kind\": \"ExecCredential\", \
-         \"status\": {{{status}}}}}\nEND\n",
-        runs = directory.join("runs").display(),
-    );
-    std::fs::write(&script, text).unwrap();
-    format!(
-        "exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, \
-         args: [{}], interactiveMode: Never}}",
-        script.display()
-    )
-}
-
-fn runs(kubeconfig: &Kubeconfig) -> usize {
-    let runs = std::fs::read_to_string(kubeconfig.directory.path().join("runs"));
-    runs.unwrap_or_default().lines().count()
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_plugin_runs_once_and_again_after_a_refusal() {
-    let status = r#""expirationTimestamp": "2999-01-01T00:00:00Z", "token": "$(
-        if [ $n = 1 ]; then echo bad; else echo good; fi)$n""#;
-    let kubeconfig = Kubeconfig::new(|directory, _| plugin(directory, status));
-    let (_, own) = kubeconfig.clients().await;
-    for _ in 0..3 {
-        assert_eq!(ask(&own, &[]).await, (401, "authorization=Bearer bad1".to_owned()));
-    }
-    assert_eq!(runs(&kubeconfig), 1);
-    crate::testing::pass(Duration::from_secs(11)).await;
-    for _ in 0..3 {
-        assert_eq!(ask(&own, &[]).await, (200, "authorization=Bearer good2".to_owned()));
-    }
-    assert_eq!(runs(&kubeconfig), 2);
-}
-
-#[tokio::test]
-async fn a_plugins_token_is_renewed_before_its_expiry() {
-    let status = r#""expirationTimestamp": "2001-01-01T00:00:00Z", "token": "t$n""#;
-    let kubeconfig = Kubeconfig::new(|directory, _| plugin(directory, status));
-    let (_, own) = kubeconfig.clients().await;
-    assert_eq!(ask(&own, &[]).await.1, "authorization=Bearer t2");
-    assert_eq!(ask(&own, &[]).await.1, "authorization=Bearer t3");
-}
-
-#[tokio::test]
-async fn the_error_of_a_plugin_is_reported() {
-    let (_, server, _) = network(&["h2"]);
-    let directory = tempfile::tempdir().unwrap();
-    let cluster = "server: https://apiserver, insecure-skip-tls-verify: true";
-    write(&directory, cluster, "exec: {apiVersion: v1, command: /does/not/exist}");
-    let path = directory.path().join("config");
-    let error = chain(identity::from_kubeconfig(Some(&path), None).await);
-    assert!(error.contains("here") && error.contains("unable to run auth exec"), "{error}");
-    drop(server);
-}
-
 #[tokio::test]
 async fn a_client_certificate_is_used_for_own_requests_only() {
     let kubeconfig = Kubeconfig::new(|directory, server| {
@@ -271,20 +215,6 @@ async fn a_client_certificate_is_used_for_own_requests_only() {
     assert_eq!(ask(&own, &[]).await.1, "certificate ");
     assert_eq!(ask(&plain, &[]).await.1, "");
     assert_eq!(kubeconfig.network.dialled(), 2);
-}
-
-#[tokio::test]
-async fn a_plugin_may_return_a_certificate() {
-    let kubeconfig = Kubeconfig::new(|directory, server| {
-        let field = |text: &str| serde_json::to_string(text).unwrap().replace("\\n", "\\\\n");
-        let certificate = field(&server.user.certificate);
-        let key = field(&server.user.key);
-        let status = format!("\"clientCertificateData\": {certificate}, \"clientKeyData\": {key}");
-        plugin(directory, &status)
-    });
-    let (plain, own) = kubeconfig.clients().await;
-    assert_eq!(ask(&own, &[]).await.1, "certificate ");
-    assert_eq!(ask(&plain, &[]).await.1, "");
 }
 
 #[tokio::test]
@@ -377,7 +307,7 @@ async fn metrics_show_the_expiry_and_changes_of_a_service_accounts_token() {
     assert!(!text.contains("e30") && !text.contains("opaque"), "no token in {text}");
 }
 
-fn chain<T>(outcome: Result<T, identity::Error>) -> String {
+pub(super) fn chain<T>(outcome: Result<T, identity::Error>) -> String {
     let error = outcome.err().expect("it fails");
     let mut text = error.to_string();
     let mut source = std::error::Error::source(&error);
