@@ -19,7 +19,11 @@ pub struct ConfigPlace {
 
 /// The fields of a text, in their order.
 #[derive(Debug, Default)]
-pub(super) struct Places(Vec<Entry>);
+pub(super) struct Places {
+    entries: Vec<Entry>,
+    /// The bytes of all names.
+    bytes: usize,
+}
 
 #[derive(Debug)]
 struct Entry {
@@ -41,6 +45,9 @@ enum Node {
 /// The deepest nesting that a configuration may have. No field is deeper than eight.
 pub(super) const DEPTH_MAX: usize = 16;
 
+/// The limit of the bytes of all names: each repeats those around it. Fields beyond it have no place.
+const NAMES_BYTES_MAX: usize = 1 << 20;
+
 // === impl Places ===
 
 impl Places {
@@ -60,13 +67,13 @@ impl Places {
 
     /// Returns the last field that starts at or before a place. The root's name is empty.
     pub(super) fn field_at(&self, place: ConfigPlace) -> &str {
-        let begun = self.0.iter().rev().find(|entry| entry.start <= place);
+        let begun = self.entries.iter().rev().find(|entry| entry.start <= place);
         begun.map_or("", |entry| &entry.field)
     }
 
     /// Returns the innermost field whose value starts at a place.
     pub(super) fn value_at(&self, place: ConfigPlace) -> &str {
-        let begun = self.0.iter().rev().find(|entry| entry.value == place);
+        let begun = self.entries.iter().rev().find(|entry| entry.value == place);
         begun.map_or("", |entry| &entry.field)
     }
 
@@ -74,7 +81,7 @@ impl Places {
     pub(super) fn place_of(&self, field: &str) -> Option<ConfigPlace> {
         let mut field = field;
         loop {
-            if let Some(entry) = self.0.iter().find(|entry| entry.field == field) {
+            if let Some(entry) = self.entries.iter().find(|entry| entry.field == field) {
                 return Some(entry.value);
             }
             field = &field[..field.rfind(['.', '['])?];
@@ -83,24 +90,28 @@ impl Places {
 
     /// Returns the place of a field's key, or of the element's beginning.
     pub(super) fn start_of(&self, field: &str) -> Option<ConfigPlace> {
-        self.0.iter().find(|entry| entry.field == field).map(|entry| entry.start)
+        self.entries.iter().find(|entry| entry.field == field).map(|entry| entry.start)
     }
 
     /// Returns the place of the document's beginning.
     pub(super) fn root(&self) -> Option<ConfigPlace> {
-        self.0.first().map(|entry| entry.value)
+        self.entries.first().map(|entry| entry.value)
     }
 
     /// Returns fields without a value.
     pub(super) fn without_value(&self) -> impl Iterator<Item = (&str, ConfigPlace)> {
-        let absent = self.0.iter().filter(|entry| entry.absent && !entry.field.is_empty());
+        let absent = self.entries.iter().filter(|entry| entry.absent && !entry.field.is_empty());
         absent.map(|entry| (entry.field.as_str(), entry.start))
     }
 
     fn add(&mut self, field: &str, start: ConfigPlace, node: Spanned<Node>) {
+        if self.bytes > NAMES_BYTES_MAX {
+            return;
+        }
+        self.bytes += field.len();
         let absent = matches!(node.value, Node::Null);
         let value = ConfigPlace::of(node.referenced);
-        self.0.push(Entry { field: field.to_owned(), start, value, absent });
+        self.entries.push(Entry { field: field.to_owned(), start, value, absent });
         match node.value {
             Node::Null | Node::Scalar => {}
             Node::Sequence(elements) => {

@@ -202,6 +202,7 @@ fn is_for_its_owner(reason: SkipReason) -> bool {
         | SkipReason::ConflictingApiserverEnv
         | SkipReason::PortTaken
         | SkipReason::SharedProcessNamespace
+        | SkipReason::PodResources
         | SkipReason::NameTaken
         | SkipReason::InvalidAnnotation => true,
     }

@@ -2,9 +2,12 @@
 
 #![cfg(target_os = "linux")]
 
-use std::{fmt::Write, fs, process::Command};
+use std::{fmt::Write, fs, path::Path, process::Command};
 
-use listless::simulator::{Rule, Settings, Simulator, User};
+use listless::{
+    config::Config,
+    simulator::{Rule, Settings, Simulator, User},
+};
 
 use crate::harness::{Setup, TestProxy};
 
@@ -30,8 +33,12 @@ struct Shot {
 }
 
 fn resident_kib() -> u64 {
+    kib("VmRSS:")
+}
+
+fn kib(field: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("the kernel tells");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("a line");
     line.split_whitespace().next().and_then(|kib| kib.parse().ok()).expect("a number")
 }
 
@@ -125,4 +132,14 @@ async fn thousands_of_requests_do_not_grow_memory() {
         shot(MEMBERS_TOKEN.to_owned(), path, 403)
     })
     .await;
+    let before = kib("VmHWM:");
+    for text in [
+        format!("? \"{}\"\n: [{}]\n", "A".repeat(20_000), "a,".repeat(10_000)),
+        format!("{}: [{}]\n", "A".repeat(1_000), "{a: b},".repeat(5_000)),
+    ] {
+        let config = Config::from_bytes(Path::new("an annotation"), text.as_bytes());
+        config.expect_err("no configuration");
+    }
+    let growth = kib("VmHWM:").saturating_sub(before);
+    assert!(growth <= GROWTH_KIB_MAX, "configurations of pods: {growth} KiB");
 }

@@ -62,7 +62,7 @@ struct Builder<'a> {
 // === impl Node ===
 
 impl Node {
-    /// Parses the document of a text. `None` if the text is empty.
+    /// Parses the only document of a text. `None` if the text is empty.
     pub(super) fn read(text: &str) -> Result<Option<Self>, Problem> {
         let events = Parser::new_from_str(text);
         let mut builder = Builder { events, anchors: Vec::new(), nodes: 0 };
@@ -70,7 +70,11 @@ impl Node {
             let (event, span) = builder.next()?;
             match event {
                 Event::StreamEnd => return Ok(None),
-                event if event.is_node() => return builder.node(event, span, 0).map(Some),
+                event if event.is_node() => {
+                    let root = builder.node(event, span, 0)?;
+                    builder.end()?;
+                    return Ok(Some(root));
+                }
                 _ => {}
             }
         }
@@ -165,6 +169,20 @@ impl<'a> Builder<'a> {
                     return Err(Problem { line, column, text });
                 }
                 None => return Ok((Event::StreamEnd, Span::default())),
+            }
+        }
+    }
+
+    /// Requires that nothing follows: it would be lost.
+    fn end(&mut self) -> Result<(), Problem> {
+        loop {
+            let (event, Span { start, .. }) = self.next()?;
+            if matches!(event, Event::StreamEnd) {
+                return Ok(());
+            }
+            if event.is_node() {
+                let text = "another object follows; write a line --- before it".to_owned();
+                return Err(Problem { line: start.line(), column: start.col() + 1, text });
             }
         }
     }

@@ -22,6 +22,9 @@ pub(super) enum Mount<'a> {
 /// The usual path of the service account, where the apiserver mounts it.
 pub(super) const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
+/// The bit of a file's mode that lets everybody read it.
+const READABLE_BY_ALL: i64 = 0o004;
+
 /// Returns a container's mount at that path. An error if a copy that changes cannot replace it.
 pub(super) fn of<'a>(pod: &Pod<'a>, place: &ContainerPlace<'a>) -> Result<Mount<'a>, Skip> {
     let mut found = Mount::Absent;
@@ -43,6 +46,7 @@ pub(super) fn of<'a>(pod: &Pod<'a>, place: &ContainerPlace<'a>) -> Result<Mount<
     if sidecar::is_ours(volume) {
         return Ok(found);
     }
+    let lacks = |volume| lacks(volume).or_else(|| is_private(volume, pod));
     Ok(match pod.volume(volume).map(lacks) {
         Some(None) => found,
         Some(Some(lack)) => Mount::Unusable(lack),
@@ -82,6 +86,23 @@ fn lacks(volume: &Value) -> Option<String> {
         }) || source["clusterTrustBundle"]["path"].as_str() == Some("ca.crt")
     });
     if has_authority { None } else { lack("has no ca.crt") }
+}
+
+/// Returns the reason why the sidecar may not read a volume: its user is not root.
+fn is_private(volume: &Value, pod: &Pod<'_>) -> Option<String> {
+    let has_group = pod.spec()["securityContext"]["fsGroup"].is_number();
+    if has_group || pod.common_user().is_some() {
+        return None;
+    }
+    let files = volume.get("secret").or_else(|| volume.get("projected"))?;
+    let sources = list(files, "sources").iter();
+    let kept = sources.flat_map(|source| [&source["configMap"], &source["secret"]]);
+    let items = std::iter::once(files).chain(kept).flat_map(|files| list(files, "items"));
+    let modes = items.map(|item| &item["mode"]).chain([&files["defaultMode"]]);
+    let mut modes = modes.filter_map(Value::as_i64);
+    modes
+        .any(|mode| mode & READABLE_BY_ALL == 0)
+        .then(|| format!("volume {} has files that only root may read", name(volume)))
 }
 
 /// Reports whether this is the apiserver's default audience.

@@ -58,6 +58,9 @@ reasons! {
     SharedProcessNamespace = "shared_process_namespace":
         "the pod's containers share processes and could read the sidecar's keys; allow it with \
          listless.dev/share-process-namespace: allow",
+    /// The sum of its containers' resources must fit into its own, which the sidecar would exceed.
+    PodResources = "pod_resources":
+        "the pod has resources of its own, into which the sidecar may not fit",
     /// The sidecar's name, or that of one of its volumes, is in use.
     NameTaken = "name_taken": "a container or volume already uses one of the sidecar's names",
     /// An annotation is invalid or not possible.

@@ -39,8 +39,13 @@ pub(super) fn unfit(pod: &Pod<'_>) -> Result<(), Skip> {
     if is_windows(spec) {
         return Err(SkipReason::Windows.into());
     }
-    if spec["shareProcessNamespace"] == json!(true) && !settings::may_share_processes(pod)? {
+    // The containers see the processes of the pod, or of the node.
+    let shares = ["shareProcessNamespace", "hostPID"].iter().any(|key| spec[*key] == json!(true));
+    if shares && !settings::may_share_processes(pod)? {
         return Err(SkipReason::SharedProcessNamespace.into());
+    }
+    if ["requests", "limits"].iter().any(|kind| spec["resources"][*kind].is_object()) {
+        return Err(SkipReason::PodResources.into());
     }
     Ok(())
 }

@@ -94,6 +94,8 @@ pub(super) const HEALTH_PORT: u16 = 16020;
 pub(super) const ADMIN_PORT: u16 = 16021;
 /// The maximum length of an image reference.
 const IMAGE_LENGTH_MAX: usize = 512;
+/// The maximum size of a pod's own configuration.
+const OWN_CONFIG_BYTES_MAX: usize = 64 * 1024;
 
 /// The injection wish of an annotation or label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -298,6 +300,10 @@ fn is_image(name: &str) -> bool {
 
 /// Returns the mode of a pod's own configuration.
 fn own_mode(text: &str) -> Result<Mode, Skip> {
+    if text.len() > OWN_CONFIG_BYTES_MAX {
+        let detail = format!("{CONFIG} is larger than {OWN_CONFIG_BYTES_MAX} bytes");
+        return Err(Skip::because(SkipReason::InvalidAnnotation, detail));
+    }
     match Config::from_bytes(Path::new(CONFIG), text.as_bytes()) {
         Ok(config) => Ok(config.raw().mode),
         Err(error) => Err(Skip::because(SkipReason::InvalidAnnotation, error.to_string())),
@@ -332,16 +338,21 @@ impl Resources {
     /// Checks that the apiserver would accept them.
     fn check(&self) -> Result<(), Skip> {
         let invalid = |detail| Err(Skip::because(SkipReason::InvalidAnnotation, detail));
-        for (request, limit, what) in [
-            (&self.cpu_request, &self.cpu_limit, "processor time"),
-            (&self.memory_request, &self.memory_limit, "memory"),
+        for (request, limit, what, example) in [
+            (&self.cpu_request, &self.cpu_limit, "cpu", "100m or 1"),
+            (&self.memory_request, &self.memory_limit, "memory", "256Mi"),
         ] {
-            let (Some(asked), Some(most)) = (quantity::parse(request), quantity::parse(limit))
-            else {
-                return invalid(format!("{request:?} or {limit:?} is not a quantity of {what}"));
+            let read = |text: &str, which: &str| {
+                quantity::parse(text).ok_or_else(|| {
+                    let detail = format!(
+                        "{what} {which} {text:?} is not a quantity; write it like {example}"
+                    );
+                    Skip::because(SkipReason::InvalidAnnotation, detail)
+                })
             };
+            let (asked, most) = (read(request, "request")?, read(limit, "limit")?);
             if asked > most {
-                return invalid(format!("{request} of {what} is above its limit {limit}"));
+                return invalid(format!("{what} request {request} is above its limit {limit}"));
             }
         }
         if quantity::parse(&self.memory_limit).is_some_and(|most| most < MEMORY_LIMIT_MIN) {

@@ -142,6 +142,10 @@ fn errors_name_line_document_and_field() {
     let broken = told("a: [1, 2\nb: }\n");
     assert!(broken.contains(": document 1: "), "{broken}");
     assert!(told("a: *nowhere\n").contains("document 1: "));
+    for two in ["{\"a\": 1}\n{\"b\": 2}\n", "a: 1\n...\nb: 2\n"] {
+        assert!(told(two).contains("document 1: "), "{}", told(two));
+    }
+    assert!(inject("a: 1\n...\n---\nb: 2\n", &manifest_settings()).is_ok());
 }
 
 #[test]

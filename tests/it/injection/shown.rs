@@ -24,14 +24,20 @@ const REASONS: &[(&str, &[&str])] = &[
     ("subpath_mount", &["account-subpath", "account-subpath-directory"]),
     (
         "unusable_service_account",
-        &["account-masked", "account-no-authority", "account-foreign-audience"],
+        &[
+            "account-masked",
+            "account-no-authority",
+            "account-foreign-audience",
+            "skip-account-private",
+        ],
     ),
     (
         "conflicting_apiserver_env",
         &["address-conflict", "address-of-one", "address-ours", "address-refers"],
     ),
     ("port_taken", &["skip-port-data", "skip-port-health"]),
-    ("shared_process_namespace", &["skip-shared-processes"]),
+    ("shared_process_namespace", &["skip-shared-processes", "skip-host-processes"]),
+    ("pod_resources", &["skip-pod-resources"]),
     ("name_taken", &["skip-container-name", "skip-volume-name"]),
     (
         "invalid_annotation",
