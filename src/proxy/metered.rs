@@ -74,8 +74,9 @@ impl Metered {
             Err(error) => return self.failed(error),
         };
         self.health.answered(self.kind, response.status());
-        if let (true, Some(resource), true) =
-            (asked.is_plain_read, &asked.resource, response.status().is_success())
+        // The response to a caller may have warnings for that caller.
+        if let (Origin::Replica, true, Some(resource), true) =
+            (self.origin, asked.is_plain_read, &asked.resource, response.status().is_success())
         {
             self.warnings.learn(resource, response.headers());
         }

@@ -1,8 +1,8 @@
 //! The warnings that the apiserver attaches to every read of a resource, such as of a deprecated
 //! version.
 //!
-//! A response from the cache repeats the warnings of the apiserver's last own response (S-HDR-03):
-//! clients print them.
+//! A response from the cache repeats the warnings of the last list of a replica of the resource
+//! (S-HDR-03): clients print them.
 
 use std::sync::{Arc, PoisonError, RwLock};
 

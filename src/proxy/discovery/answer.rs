@@ -8,7 +8,9 @@ use http::{Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use tokio::time::Instant;
 
-use super::{Condition, Discovery, Document, Held, Wanted, collect::Collecting};
+use super::{
+    Condition, Discovery, Document, Held, Wanted, collect::Collecting, document::is_for_one_caller,
+};
 use crate::{
     api::request::{RequestInfo, ResourceRequest},
     body::Body,
@@ -134,6 +136,14 @@ impl Proxy {
             forwarder.forward(context.sender(), info, &Rewriting::Keep, request, learners).await?;
         let discovery = &self.discovery;
         match (sent.status(), known) {
+            (StatusCode::NOT_MODIFIED, Some(document)) if is_for_one_caller(sent.headers()) => {
+                discovery.forget(caller, &wanted.key).await;
+                let answer = match offered {
+                    Some(_) => document.renewed(sent.headers()),
+                    None => sent,
+                };
+                Ok((answer, DocumentResult::Revalidated))
+            }
             (StatusCode::NOT_MODIFIED, Some(document)) => {
                 if offered.is_some() {
                     discovery.confirm(caller, &credentials, &wanted.key, document, at).await;

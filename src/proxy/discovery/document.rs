@@ -59,8 +59,7 @@ impl Document {
         chunks: &VecDeque<Bytes>,
         at: Instant,
     ) -> Option<Self> {
-        let odd = [header::SET_COOKIE, header::CONTENT_RANGE, header::WARNING];
-        if !varies_as_expected(headers) || odd.iter().any(|name| headers.contains_key(name)) {
+        if !varies_as_expected(headers) || is_for_one_caller(headers) {
             return None;
         }
         let tag = headers.get(header::ETAG).filter(|tag| is_tag(tag)).cloned();
@@ -134,6 +133,8 @@ impl Document {
         for (name, value) in not_modified {
             if is_momentary(name) || name == header::EXPIRES {
                 response.headers_mut().insert(name, value.clone());
+            } else if is_of_one_caller(name) {
+                response.headers_mut().append(name, value.clone());
             }
         }
         response
@@ -166,6 +167,16 @@ fn varies_as_expected(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::VARY).iter().map(HeaderValue::to_str);
     let mut names = values.flat_map(|value| value.unwrap_or("*").split(','));
     names.all(|name| VARY.iter().any(|known| name.trim().eq_ignore_ascii_case(known)))
+}
+
+/// Reports whether a response has a header that only its caller may get: the apiserver warns users of
+/// some tokens, and a load balancer may set a cookie.
+pub(in crate::proxy) fn is_for_one_caller(headers: &HeaderMap) -> bool {
+    headers.keys().any(is_of_one_caller)
+}
+
+fn is_of_one_caller(name: &HeaderName) -> bool {
+    [header::SET_COOKIE, header::CONTENT_RANGE, header::WARNING].contains(name)
 }
 
 /// Reports whether the header belongs to one response only.
@@ -274,11 +285,19 @@ mod tests {
     #[test]
     fn a_confirmed_document_has_the_headers_of_its_confirmation() {
         let kept = document(&[("etag", "\"A\""), ("vary", "Accept")], Instant::now());
-        let confirmation = headers(&[("audit-id", "9"), ("vary", "x"), ("expires", "later")]);
+        let confirmation = [("audit-id", "9"), ("vary", "x"), ("expires", "later")];
+        // The apiserver warns one caller.
+        let confirmation = headers(&[&confirmation[..], &[("warning", "299")]].concat());
+        assert!(is_for_one_caller(&confirmation));
         let answer = kept.expect("a document").renewed(&confirmation);
         assert_eq!(answer.status(), 200);
-        let expected =
-            [("etag", "\"A\""), ("vary", "Accept"), ("audit-id", "9"), ("expires", "later")];
+        let expected = [
+            ("etag", "\"A\""),
+            ("vary", "Accept"),
+            ("audit-id", "9"),
+            ("expires", "later"),
+            ("warning", "299"),
+        ];
         assert_eq!(answer.headers(), &headers(&expected));
     }
 

@@ -26,10 +26,18 @@ pub(super) enum Event {
 pub(super) struct Definition {
     pub(super) name: Box<str>,
     pub(super) version: Box<str>,
-    /// The count of specification changes; `None` if the server does not count them.
-    pub(super) generation: Option<i64>,
+    /// The identity of the object and the count of its specification changes; `None` if the server
+    /// does not count them.
+    pub(super) generation: Option<Generation>,
     /// `true` if another server than the apiserver serves it.
     pub(super) is_remote: bool,
+}
+
+/// A state of an object's specification. A recreated object counts from the beginning again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Generation {
+    uid: Box<str>,
+    number: i64,
 }
 
 /// The lines of a watch.
@@ -84,6 +92,8 @@ struct RawMetadata<'a> {
     name: Cow<'a, str>,
     #[serde(borrow)]
     resource_version: Cow<'a, str>,
+    #[serde(borrow)]
+    uid: Cow<'a, str>,
     generation: Option<i64>,
 }
 
@@ -151,7 +161,10 @@ impl RawObject<'_> {
         Definition {
             name: self.metadata.name.as_ref().into(),
             version: self.metadata.resource_version.as_ref().into(),
-            generation: self.metadata.generation,
+            generation: self
+                .metadata
+                .generation
+                .map(|number| Generation { uid: self.metadata.uid.as_ref().into(), number }),
             is_remote: self.spec.service.is_some(),
         }
     }
@@ -172,7 +185,7 @@ mod tests {
     use super::*;
 
     fn definition(name: &str, version: &str, is_remote: bool) -> Definition {
-        let generation = (name == "b").then_some(3);
+        let generation = (name == "b").then(|| Generation { uid: "u".into(), number: 3 });
         Definition { name: name.into(), version: version.into(), generation, is_remote }
     }
 
@@ -181,7 +194,7 @@ mod tests {
         let text = concat!(
             r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"5"},"spec":{"service":{"name":"s"}}}}"#,
             "\n",
-            r#"{"type":"MODIFIED","object":{"kind":"PartialObjectMetadata","metadata":{"name":"b","resourceVersion":"6","generation":3}}}"#,
+            r#"{"type":"MODIFIED","object":{"kind":"PartialObjectMetadata","metadata":{"name":"b","resourceVersion":"6","uid":"u","generation":3}}}"#,
             "\n",
             r#"{"type":"DELETED","object":{"metadata":{"name":"a","resourceVersion":"7"},"spec":{"service":null}}}"#,
             "\n",

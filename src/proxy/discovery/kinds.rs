@@ -4,7 +4,7 @@
 pub(super) struct Kind {
     pub(super) role: Role,
     pub(super) path: &'static str,
-    /// The parameters of its list, which may ask for the first item only.
+    /// The parameters of its list. Any state will do: the watch tells what came after it.
     pub(super) list: &'static str,
     pub(super) accept_list: &'static str,
     pub(super) accept_watch: &'static str,
@@ -23,14 +23,14 @@ pub(super) const FOLLOWED: [Kind; 2] = [
     Kind {
         role: Role::Definitions,
         path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-        list: "?limit=1",
+        list: "?resourceVersion=0",
         accept_list: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
         accept_watch: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
     },
     Kind {
         role: Role::Services,
         path: "/apis/apiregistration.k8s.io/v1/apiservices",
-        list: "",
+        list: "?resourceVersion=0",
         accept_list: "application/json",
         accept_watch: "application/json",
     },

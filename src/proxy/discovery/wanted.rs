@@ -71,7 +71,7 @@ const ODD: [HeaderName; 14] = [
 ];
 
 /// The Accept parameter that asks for all groups in one document (S-DISC-02).
-const AGGREGATED: &str = "as=APIGroupDiscoveryList";
+const AGGREGATED: &str = "APIGroupDiscoveryList";
 
 /// The longest target that is accepted.
 const TARGET_BYTES_MAX: usize = 1024;
@@ -167,6 +167,7 @@ fn subject(path: &str, accept: Option<&HeaderValue>) -> Option<Subject> {
     if !parts.iter().all(|part| is_plain(part)) {
         return None;
     }
+    // The apiserver allows spaces around the sign before it.
     let is_aggregated = || {
         let clauses = accept.map_or(&[][..], HeaderValue::as_bytes);
         clauses.windows(AGGREGATED.len()).any(|window| window == AGGREGATED.as_bytes())
@@ -241,9 +242,13 @@ mod tests {
         for (target, expected) in rows {
             assert_eq!(subject_of(target), expected, "{target}");
         }
-        let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-        let wanted = asked("/apis", &[("accept", aggregated)]).expect("a document");
-        assert_eq!(wanted.subject, Subject::Everything);
+        for sign in ["=", "= ", " ="] {
+            let aggregated = format!(
+                "application/json;g=apidiscovery.k8s.io;v=v2;as{sign}APIGroupDiscoveryList"
+            );
+            let wanted = asked("/apis", &[("accept", &aggregated)]).expect("a document");
+            assert_eq!(wanted.subject, Subject::Everything);
+        }
     }
 
     #[test]

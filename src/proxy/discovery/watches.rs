@@ -1,7 +1,7 @@
 //! Watches of the sources of discovery documents: CustomResourceDefinitions and APIServices.
 //!
-//! Three things are kept of them: the time of the last change, the generations of changed
-//! definitions, and the names of APIServices with their own servers. No watch shows changes of
+//! Three things are kept of them: the time of the last change, the generations of the definitions,
+//! and the names of APIServices with their own servers. No watch shows changes of
 //! those servers' documents. Each watch runs while it is used: both for documents, the one of
 //! definitions also for replicas of custom resources. Invariant: up to [`WatchProof::proven_at`],
 //! no change is missing from [`WatchProof::changed_at`].
@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    events::{Definition, Event, Lines, Unreadable, read_list},
+    events::{Definition, Event, Generation, Lines, Unreadable, read_list},
     kinds::{DEFINITIONS, FOLLOWED, Role},
 };
 use crate::{
@@ -56,8 +56,8 @@ struct WatchesState {
     disturbed_at: Instant,
     followed: [Followed; FOLLOWED.len()],
     remote: Arc<BTreeSet<Box<str>>>,
-    /// The generations of definitions that changed, by name.
-    generations: HashMap<Box<str>, i64>,
+    /// The generations of definitions, by name.
+    generations: HashMap<Box<str>, Generation>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -254,16 +254,20 @@ impl Watches {
         let target = format!("{}{}", kind.path, kind.list);
         let listed = self.ask(&target, kind.accept_list, Lane::Short);
         let read = timeout(ANSWER_MAX, async { Ok(read_list(listed.await?).await?) });
-        let (mut version, definitions) = read.await.unwrap_or(Err(Failure::Silence))?;
-        {
+        let (mut version, listed) = read.await.unwrap_or(Err(Failure::Silence))?;
+        let redefined = {
             let mut state = self.state();
-            let remote = definitions.into_iter().filter(|definition| definition.is_remote);
-            let remote: BTreeSet<_> = remote.map(|definition| definition.name).collect();
-            if kind.role == Role::Services {
-                state.remote = Arc::new(remote);
-            }
             state.followed[which].changed_at = Instant::now();
-        }
+            match kind.role {
+                Role::Definitions => state.learn_definitions(listed),
+                Role::Services => {
+                    let remote = listed.into_iter().filter(|definition| definition.is_remote);
+                    state.remote = Arc::new(remote.map(|definition| definition.name).collect());
+                    Vec::new()
+                }
+            }
+        };
+        redefined.iter().for_each(|name| self.redefine(name));
         loop {
             let end = self.watch(which, version, rest).await;
             self.state().followed[which].proven_at = None;
@@ -318,16 +322,17 @@ impl Watches {
 
     /// Applies an event. Returns its version, or `None` if the watch cannot continue.
     fn heard(&self, which: usize, event: Event, now: Instant) -> Option<Box<str>> {
-        let (is_remote, definition) = match event {
+        let (is_deleted, definition) = match event {
             Event::Error => return None,
             Event::Bookmark(definition) => return Some(definition.version),
-            Event::Changed(definition) => (definition.is_remote, definition),
-            Event::Deleted(definition) => (false, definition),
+            Event::Changed(definition) => (false, definition),
+            Event::Deleted(definition) => (true, definition),
         };
+        let is_remote = definition.is_remote && !is_deleted;
         let is_service = FOLLOWED[which].role == Role::Services;
         let mut state = self.state();
         state.followed[which].changed_at = now;
-        if !is_service && state.is_redefined(&definition) {
+        if !is_service && (state.is_redefined(&definition) || is_deleted) {
             drop(state);
             self.redefine(&definition.name);
             return Some(definition.version);
@@ -375,11 +380,30 @@ impl Watches {
 impl WatchesState {
     /// Reports whether the specification may have changed.
     fn is_redefined(&mut self, definition: &Definition) -> bool {
-        let Some(generation) = definition.generation else { return true };
+        let Some(generation) = definition.generation.clone() else { return true };
         if self.generations.len() >= GENERATIONS_MAX {
             self.generations.clear();
         }
-        self.generations.insert(definition.name.clone(), generation) != Some(generation)
+        let known = self.generations.insert(definition.name.clone(), generation);
+        known.as_ref() != definition.generation.as_ref()
+    }
+
+    /// Returns the names of definitions that changed or ended while no watch was open. Before the
+    /// first list nothing is known that could have changed.
+    fn learn_definitions(&mut self, listed: Vec<Definition>) -> Vec<Box<str>> {
+        let mut known = mem::take(&mut self.generations);
+        let is_first = known.is_empty();
+        let mut redefined = Vec::new();
+        for definition in listed {
+            known
+                .remove(&definition.name)
+                .map(|generation| self.generations.insert(definition.name.clone(), generation));
+            if self.is_redefined(&definition) && !is_first {
+                redefined.push(definition.name);
+            }
+        }
+        redefined.extend(known.into_keys());
+        redefined
     }
 }
 

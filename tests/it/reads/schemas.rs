@@ -2,21 +2,19 @@
 
 use std::time::Duration;
 
-use listless::{api::Verb, simulator::Json};
+use listless::{
+    api::{ObjectKey, Verb},
+    simulator::{Asked, Effect, Fault, Json},
+};
 use serde_json::json;
 
-use crate::harness::{TestProxy, group_resource, pass, settle, without_version};
+use crate::harness::{Setup, TestProxy, group_resource, pass, settle, without_version};
 
 const WIDGETS: &str = "/apis/x.io/v1/widgets";
 const PODS: &str = "/api/v1/pods";
 
 /// Longer than the time memory answers without a watch.
 const BRIDGED: Duration = Duration::from_secs(30);
-
-async fn warmed_at(path: &str) -> TestProxy {
-    let proxy = TestProxy::warmed(path).await;
-    proxy
-}
 
 /// The apiserver adds one field to every object of the resource, at the same version.
 fn gains_a_default(proxy: &TestProxy, resource: &str) {
@@ -50,7 +48,7 @@ async fn answers_exactly_again(proxy: &TestProxy, path: &str) {
 #[tokio::test(start_paused = true)]
 async fn a_relist_replaces_bytes_that_differ_at_equal_versions() {
     for (path, resource) in [(WIDGETS, "widgets.x.io"), (PODS, "pods")] {
-        let proxy = warmed_at(path).await;
+        let proxy = TestProxy::warmed(path).await;
         gains_a_default(&proxy, resource);
         proxy.simulator.skip_revisions(5);
         proxy.simulator.forget_history();
@@ -61,7 +59,7 @@ async fn a_relist_replaces_bytes_that_differ_at_equal_versions() {
 
 #[tokio::test(start_paused = true)]
 async fn a_custom_resource_is_listed_again_when_the_apiserver_ends_its_watch() {
-    let proxy = warmed_at(WIDGETS).await;
+    let proxy = TestProxy::warmed(WIDGETS).await;
     gains_a_default(&proxy, "widgets.x.io");
     // The version that memory shows is still the newest, so a watch from it succeeds.
     proxy.simulator.end_watches();
@@ -70,7 +68,7 @@ async fn a_custom_resource_is_listed_again_when_the_apiserver_ends_its_watch() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_ends_without_events_when_bytes_differ_at_equal_versions() {
-    let proxy = warmed_at(WIDGETS).await;
+    let proxy = TestProxy::warmed(WIDGETS).await;
     let version = proxy.simulator.revision();
     let path = format!("{WIDGETS}?watch=true&resourceVersion={version}");
     let mut watch = proxy.client().watch(&path).await;
@@ -84,7 +82,7 @@ async fn a_watch_ends_without_events_when_bytes_differ_at_equal_versions() {
 
 #[tokio::test(start_paused = true)]
 async fn a_changed_definition_makes_its_replicas_list_again() {
-    let proxy = warmed_at(WIDGETS).await;
+    let proxy = TestProxy::warmed(WIDGETS).await;
     define(&proxy, 1);
     // The definition is followed only for the replica.
     pass(Duration::from_secs(2)).await;
@@ -107,9 +105,50 @@ async fn a_changed_definition_makes_its_replicas_list_again() {
     assert_eq!(proxy.upstream.count(Verb::List, "widgets"), 0);
 }
 
+/// Its generation is the one that is known: deletion does not raise it, and a new object begins with
+/// it again.
+#[tokio::test(start_paused = true)]
+async fn a_definition_that_is_deleted_or_created_anew_makes_its_replicas_list_again() {
+    for is_created_anew in [false, true] {
+        let proxy = TestProxy::warmed(WIDGETS).await;
+        define(&proxy, 1);
+        pass(Duration::from_secs(2)).await;
+        define(&proxy, 1);
+        settle().await;
+        let definitions = group_resource("customresourcedefinitions.apiextensions.k8s.io");
+        let key = ObjectKey::new(None, "widgets.x.io");
+        proxy.simulator.remove(&definitions, &key).expect("a definition");
+        if is_created_anew {
+            define(&proxy, 1);
+            gains_a_default(&proxy, "widgets.x.io");
+        }
+        settle().await;
+        let answer = proxy.client().get(WIDGETS).await;
+        assert!(!answer.is_hit(), "{}", answer.summary());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_that_changes_while_its_watch_is_interrupted_makes_its_replicas_list_again() {
+    let proxy = Setup::default().in_memory();
+    define(&proxy, 1);
+    let ends =
+        |asked: &Asked| asked.verb == Verb::Watch && asked.resource == "customresourcedefinitions";
+    proxy.simulator.inject(Fault::next(1, Effect::EndAfter(0), ends));
+    proxy.warm(WIDGETS).await;
+    pass(Duration::from_millis(1_100)).await;
+    assert_eq!(proxy.upstream.count(Verb::List, "customresourcedefinitions"), 1);
+    assert_eq!(proxy.upstream.count(Verb::Watch, "customresourcedefinitions"), 1);
+    define(&proxy, 2);
+    gains_a_default(&proxy, "widgets.x.io");
+    pass(Duration::from_secs(5)).await;
+    let answer = proxy.client().get(WIDGETS).await;
+    assert!(answer.text().contains("by default"), "{}", answer.summary());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_conversion_that_changes_without_any_notice_is_found_by_the_check() {
-    let proxy = warmed_at(WIDGETS).await;
+    let proxy = TestProxy::warmed(WIDGETS).await;
     gains_a_default(&proxy, "widgets.x.io");
     pass(Duration::from_secs(60)).await;
     answers_exactly_again(&proxy, WIDGETS).await;
@@ -119,7 +158,7 @@ async fn a_conversion_that_changes_without_any_notice_is_found_by_the_check() {
 
 #[tokio::test(start_paused = true)]
 async fn a_new_apiserver_release_makes_every_replica_list_again() {
-    let proxy = warmed_at(PODS).await;
+    let proxy = TestProxy::warmed(PODS).await;
     pass(Duration::from_secs(2)).await;
     proxy.upstream.forget();
     gains_a_default(&proxy, "pods");
@@ -132,7 +171,7 @@ async fn a_new_apiserver_release_makes_every_replica_list_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_of_the_same_release_continues_without_a_list() {
-    let proxy = warmed_at(PODS).await;
+    let proxy = TestProxy::warmed(PODS).await;
     pass(Duration::from_secs(2)).await;
     proxy.upstream.forget();
     for _ in 0..5 {
