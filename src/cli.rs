@@ -179,11 +179,16 @@ fn start_again(_arguments: &[OsString]) -> anyhow::Error {
 
 /// Prints a result. A reader that closes the pipe early, such as `head`, is no failure.
 pub fn print(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
-        _ => Ok(()),
+    match write(text) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
     }
+}
+
+/// Prints a part of an output without end.
+fn write(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
 }
 
 /// Formats an error with all its causes: one line, or one per problem of a file.

@@ -8,12 +8,25 @@ use http::Uri;
 #[derive(Debug)]
 pub struct NotAUrl {
     text: String,
-    source: http::uri::InvalidUri,
+    /// The library's error; none for a wrong port.
+    source: Option<http::uri::InvalidUri>,
 }
 
 /// Reads a URL, or its path and query.
 pub fn parse(text: &str) -> Result<Uri, NotAUrl> {
-    text.parse().map_err(|source| NotAUrl { text: text.to_owned(), source })
+    let uri: Uri = match text.parse() {
+        Ok(uri) => uri,
+        Err(source) => return Err(NotAUrl { text: text.to_owned(), source: Some(source) }),
+    };
+    // The library takes any number for a port, and gives none then.
+    let is_wrong = uri.authority().is_some_and(|authority| {
+        let port = authority.as_str().rsplit(']').next().unwrap_or_default().rsplit_once(':');
+        port.is_some_and(|(_, port)| !port.parse::<u16>().is_ok_and(|port| port > 0))
+    });
+    if is_wrong {
+        return Err(NotAUrl { text: text.to_owned(), source: None });
+    }
+    Ok(uri)
 }
 
 // === impl NotAUrl ===
@@ -31,7 +44,10 @@ impl fmt::Display for NotAUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { text, source } = self;
         let Some(misfit) = self.misfit() else {
-            return write!(f, "{text:?} is not a URL: {source}");
+            return match source {
+                Some(source) => write!(f, "{text:?} is not a URL: {source}"),
+                None => write!(f, "{text:?} is not a URL: its port must be from 1 to 65535"),
+            };
         };
         write!(f, "{text:?} is not a URL: {misfit:?} is not allowed; write it as ")?;
         let mut buffer = [0; 4];
@@ -52,9 +68,21 @@ mod tests {
             ("/pods?a=b c", "\"/pods?a=b c\" is not a URL: ' ' is not allowed; write it as %20"),
             ("/pods?a=<b>", "\"/pods?a=<b>\" is not a URL: '<' is not allowed; write it as %3C"),
             ("http://[bad", "\"http://[bad\" is not a URL: invalid authority"),
+            ("https://a:0", "\"https://a:0\" is not a URL: its port must be from 1 to 65535"),
+            (
+                "https://[::1]:70000/x",
+                "\"https://[::1]:70000/x\" is not a URL: its port must be from 1 to 65535",
+            ),
         ] {
             assert_eq!(parse(text).expect_err(text).to_string(), expected);
         }
-        assert!(parse("/api/v1/pods?labelSelector=a%3Db").is_ok());
+        for text in [
+            "/api/v1/pods?labelSelector=a%3Db",
+            "https://[::1]",
+            "https://a:443/x",
+            "http://[::1]:6443",
+        ] {
+            assert!(parse(text).is_ok(), "{text}");
+        }
     }
 }

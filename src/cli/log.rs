@@ -8,7 +8,7 @@ use std::{
     io::{self, IsTerminal, Write},
 };
 
-use tracing_subscriber::{EnvFilter, fmt};
+use tracing_subscriber::{EnvFilter, filter::LevelFilter, fmt};
 
 use super::{
     UsageError,
@@ -32,9 +32,7 @@ const RECORD_BYTES_MAX: usize = 16 * 1024;
 
 /// Starts the log of the whole process. `level` is the command's default level.
 pub(super) fn start(options: &LogOptions, level: &str) -> Result<(), UsageError> {
-    let filter = options.filter.as_deref().unwrap_or(level);
-    let filter = EnvFilter::try_new(filter)
-        .map_err(|error| UsageError(format!("--log {filter:?}: {error}")))?;
+    let filter = filter(options.filter.as_deref().filter(|text| !text.is_empty()), level)?;
     let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let builder = fmt().with_env_filter(filter).with_ansi(colours);
     let started = match options.format {
@@ -48,6 +46,22 @@ pub(super) fn start(options: &LogOptions, level: &str) -> Result<(), UsageError>
     };
     // This fails only if a log was started before.
     started.or(Ok(()))
+}
+
+/// Parses a filter. A word alone must be a level: the library would take it for a module, and nothing
+/// would be logged.
+fn filter(given: Option<&str>, level: &str) -> Result<EnvFilter, UsageError> {
+    let text = given.unwrap_or(level);
+    let wrong = |part: &str| {
+        let expected =
+            "error, warn, info, debug, trace or off, or MODULE=LEVEL, separated by commas";
+        UsageError(format!("--log or LISTLESS_LOG: {part:?} is no level; use {expected}"))
+    };
+    for part in text.split(',').map(str::trim) {
+        let level = part.rsplit_once('=').map_or(part, |(_, level)| level);
+        level.parse::<LevelFilter>().map_err(|_| wrong(part))?;
+    }
+    EnvFilter::try_new(text).map_err(|_| wrong(text))
 }
 
 // === impl Lines ===
@@ -132,6 +146,18 @@ mod tests {
         let subscriber = fmt().with_writer(lines).with_ansi(false).finish();
         tracing::subscriber::with_default(subscriber, record);
         String::from_utf8(written.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn a_word_that_is_no_level_is_refused_and_no_word_is_the_default() {
+        for text in ["info", "WARN", "off", "info,listless::access=debug", "hyper=trace, warn"] {
+            assert!(filter(Some(text), "info").is_ok(), "{text}");
+        }
+        assert!(filter(None, "info").is_ok());
+        for text in ["verbose", "debg", "info;debug", "listless", "a=b=c"] {
+            let UsageError(told) = filter(Some(text), "info").expect_err(text);
+            assert!(told.contains("is no level; use error, warn"), "{told}");
+        }
     }
 
     #[test]

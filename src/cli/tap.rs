@@ -16,8 +16,8 @@ use serde::Deserialize;
 use super::{
     Output,
     ask::{self, AdminOptions},
-    print,
     table::{Column, Layout},
+    write,
 };
 use crate::terminal::Screen;
 
@@ -39,7 +39,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "TEXT")]
     user_agent: Option<String>,
     /// Show only responses from this source: cache, coalesced, upstream or proxy.
-    #[arg(long, value_name = "SOURCE")]
+    #[arg(long, value_name = "SOURCE", value_parser = ["cache", "coalesced", "upstream", "proxy"])]
     served_by: Option<String>,
 }
 
@@ -112,12 +112,21 @@ struct Requests {
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     ask::block_on(async {
         tokio::select! {
-            followed = follow(arguments) => followed,
+            followed = follow(arguments) => match followed {
+                Err(error) if is_closed_pipe(&error) => Ok(()),
+                followed => followed,
+            },
             interrupted = tokio::signal::ctrl_c() => {
                 interrupted.context("cannot listen for signals")
             }
         }
     })
+}
+
+/// Reports whether the reader of the output, such as `head`, has enough.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// Prints requests until the server ends the stream.
@@ -134,7 +143,7 @@ async fn follow(arguments: &Arguments) -> anyhow::Result<()> {
     let mut body = ask::open(&arguments.asked.admin, &target).await?.into_body();
     let requests = Requests::new(Screen::stdout());
     if arguments.output == Output::Table {
-        print(&requests.layout.headings(COLUMNS, requests.screen))?;
+        write(&requests.layout.headings(COLUMNS, requests.screen))?;
     }
     let mut reader = Reader::default();
     while let Some(bytes) = next(&mut body).await? {
@@ -158,16 +167,16 @@ async fn next(body: &mut Incoming) -> anyhow::Result<Option<Bytes>> {
 
 fn show(output: Output, requests: &Requests, event: &Event) -> anyhow::Result<()> {
     match (event.kind.as_str(), output) {
-        ("request", Output::Json) => print(&format!("{}\n", event.data))?,
+        ("request", Output::Json) => write(&format!("{}\n", event.data))?,
         ("request", Output::Table) => {
             let row: Row =
                 serde_json::from_str(&event.data).context("received an unknown event")?;
-            print(&requests.row(&row))?;
+            write(&requests.row(&row))?;
         }
         ("lost", Output::Table) => {
-            print(&format!("({} requests are not shown)\n", lost(&event.data)))?;
+            write(&format!("({} requests are not shown)\n", lost(&event.data)))?;
         }
-        ("lost", Output::Json) => print(&format!("{}\n", event.data))?,
+        ("lost", Output::Json) => write(&format!("{}\n", event.data))?,
         _ => {}
     }
     Ok(())
