@@ -14,7 +14,7 @@ use tokio::{
 };
 
 pub use heartbeat::Heartbeat;
-pub use signals::Signals;
+pub use signals::{Signals, survive_hangup};
 
 /// The readiness of all parts. It is cheap to clone.
 #[derive(Clone, Debug, Default)]

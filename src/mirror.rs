@@ -145,6 +145,9 @@ impl Mirror {
             move |source| Error::File { path, source }
         };
         fs::create_dir_all(directory).map_err(failed(directory))?;
+        // The workload may have another user, whatever the umask is.
+        let readable = Permissions::from_mode(0o755);
+        fs::set_permissions(directory, readable).map_err(failed(directory))?;
         for (file, File { content, mode }) in files {
             let path = directory.join(file);
             write_file(&path, content, *mode).map_err(failed(&path))?;

@@ -29,7 +29,11 @@ use tokio::{
 pub use ends::Ends;
 pub use restarts::{Restarts, Role};
 
-use crate::{error::Chain, lifecycle::Signals, metrics::WorkerEnd};
+use crate::{
+    error::Chain,
+    lifecycle::{Signals, survive_hangup},
+    metrics::WorkerEnd,
+};
 
 /// The sockets that outlive workers.
 #[derive(Debug)]
@@ -86,6 +90,7 @@ pub fn run(sockets: &Sockets, arguments: &[OsString]) -> anyhow::Result<ExitCode
 
 async fn supervise(sockets: &Sockets, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen().context("cannot listen for signals")?;
+    survive_hangup().context("cannot listen for signals")?;
     let mut restarts = Restarts::default();
     loop {
         let role = restarts.role();

@@ -20,7 +20,7 @@ use std::{
 use rcgen::{
     BasicConstraints, CertificateParams, CidrSubnet, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    NameConstraints, PKCS_ECDSA_P256_SHA256, SanType,
+    NameConstraints, PKCS_ECDSA_P256_SHA256, PublicKeyData as _, SanType,
 };
 use rustls::{
     ClientConfig,
@@ -63,6 +63,16 @@ pub enum Error {
         /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The stored authority cannot issue certificates that clients accept.
+    #[error("{} and {} {reason}; remove both", .certificate.display(), .key.display())]
+    Authority {
+        /// The certificate.
+        certificate: PathBuf,
+        /// The key.
+        key: PathBuf,
+        /// The reason.
+        reason: &'static str,
     },
     /// A bundle has no usable certificate.
     #[error("no usable certificate in the bundle")]
@@ -165,6 +175,17 @@ impl Authority {
         let der = CertificateDer::from_pem_slice(pem.as_bytes())
             .map_err(|error| unusable(certificate, error.into()))?;
         let pair = KeyPair::from_pem(&read(key)?).map_err(|error| unusable(key, error.into()))?;
+        let refused = |reason| {
+            let (certificate, key) = (certificate.to_owned(), key.to_owned());
+            Err(Error::Authority { certificate, key, reason })
+        };
+        // Two processes may have created it at once.
+        if memchr::memmem::find(&der, pair.der_bytes()).is_none() {
+            return refused("do not belong together");
+        }
+        if !validity::validity(&der).is_some_and(|(from, until)| from <= now && now < until) {
+            return refused("are not valid now");
+        }
         // Issuing needs only the authority's name and key, and the name is always the same.
         let issuer = Issuer::new(authority_params(now), pair);
         Ok(Self { certificate: der, pem, issuer })
@@ -233,7 +254,9 @@ fn make_private(directory: &Path) -> Result<(), Error> {
 /// Writes a file of mode 0600 atomically.
 fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     use std::{io::Write, os::unix::fs::OpenOptionsExt};
-    let unfinished = path.with_extension("new");
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".new");
+    let unfinished = PathBuf::from(unfinished);
     let write = || {
         let _ = std::fs::remove_file(&unfinished);
         let mut options = std::fs::OpenOptions::new();

@@ -5,6 +5,8 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
+use anyhow::Context;
+
 use super::{
     Foundation, LEAVE_TIME, Running,
     serve::{self, AdminListeners, CLUSTER_DOMAIN, Configuration, Shared, Started},
@@ -12,6 +14,7 @@ use super::{
 };
 use crate::{
     cli::{self, Announcement, GatewayOptions, KubeconfigOptions, UsageError, reachable},
+    lifecycle::survive_hangup,
     proxy::{
         forward::Clients,
         identify::{Identify, TokenHasher},
@@ -48,6 +51,7 @@ pub fn gateway(options: &GatewayOptions) -> anyhow::Result<()> {
 }
 
 async fn start(options: &GatewayOptions, shared: &Shared) -> anyhow::Result<Started> {
+    survive_hangup().context("cannot listen for signals")?;
     let place = AddressSource::of(options)?;
     let certificate = Certificate::of(options, &place)?;
     let serving = &options.serving;

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     cli::{Announcement, SidecarOptions, UsageError, reachable},
     error::Chain,
-    lifecycle::Draining,
+    lifecycle::{Draining, survive_hangup},
     metrics::{Certificate, Metrics, Outcome},
     mirror::{Look, Mirror},
     proxy::{
@@ -77,6 +77,7 @@ async fn start(
     sockets: Sockets,
     shared: &Shared,
 ) -> anyhow::Result<Started> {
+    survive_hangup().context("cannot listen for signals")?;
     let (host, port) = apiserver()?;
     shared.metrics.worker(role == Role::Safe, options.restarts.all());
     // The configuration file may be the cause of the crashes.

@@ -48,3 +48,17 @@ impl Signals {
         }
     }
 }
+
+/// Keeps the process running at SIGHUP from now on. Only a process with a configuration file acts on
+/// it. It must be called on a runtime.
+#[cfg(unix)]
+pub fn survive_hangup() -> io::Result<()> {
+    // The handler stays when the listener is dropped.
+    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).map(drop)
+}
+
+/// Does nothing: this platform has no SIGHUP.
+#[cfg(not(unix))]
+pub fn survive_hangup() -> io::Result<()> {
+    Ok(())
+}

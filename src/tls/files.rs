@@ -5,7 +5,7 @@
 
 use std::{
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
@@ -50,12 +50,12 @@ const PERIOD: Duration = Duration::from_secs(5);
 impl Files {
     /// Reads both files for the first time, when they must be usable.
     pub fn load(certificate: PathBuf, key: PathBuf) -> Result<Self, Error> {
+        // Before they are used: a replacement meanwhile must be noticed.
+        let seen = content(&certificate, &key);
         let leaf = Leaf::load(&certificate, &key)?;
         let validity = leaf.validity();
         let server = Server::new(leaf)?;
-        let mut files = Self { certificate, key, server, validity, seen: [None, None] };
-        files.seen = files.content();
-        Ok(files)
+        Ok(Self { certificate, key, server, validity, seen })
     }
 
     /// Returns the server of the files' present and later content.
@@ -84,7 +84,7 @@ impl Files {
     }
 
     fn look(&mut self) -> Look {
-        let content = self.content();
+        let content = content(&self.certificate, &self.key);
         if content == self.seen {
             return Look::Same;
         }
@@ -115,10 +115,10 @@ impl Files {
             metrics.certificate_valid(Certificate::Serving, from, until);
         }
     }
+}
 
-    fn content(&self) -> Content {
-        [fs::read(&self.certificate).ok(), fs::read(&self.key).ok()]
-    }
+fn content(certificate: &Path, key: &Path) -> Content {
+    [fs::read(certificate).ok(), fs::read(key).ok()]
 }
 
 #[cfg(test)]

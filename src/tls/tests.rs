@@ -59,6 +59,24 @@ fn stored_authority_issues_certificates_that_its_old_certificate_trusts() {
 }
 
 #[test]
+fn an_authority_is_refused_if_its_files_do_not_belong_together_or_are_not_valid_now() {
+    let now = SystemTime::now();
+    let names = Names::of_apiserver("");
+    let [one, other] = [0, 1].map(|_| {
+        let directory = tempfile::tempdir().unwrap();
+        Authority::load_or_create(directory.path(), &names, now).unwrap();
+        directory
+    });
+    for at in [now - CA_LIFETIME, now + CA_LIFETIME] {
+        let error = Authority::load_or_create(one.path(), &names, at).err().unwrap().to_string();
+        assert!(error.contains("not valid now; remove both"), "{error}");
+    }
+    std::fs::copy(other.path().join(CA_KEY_FILE), one.path().join(CA_KEY_FILE)).unwrap();
+    let error = Authority::load_or_create(one.path(), &names, now).err().unwrap().to_string();
+    assert!(error.contains("do not belong together; remove both"), "{error}");
+}
+
+#[test]
 fn stored_keys_are_readable_by_their_owner_only() {
     let directory = tempfile::tempdir().unwrap();
     Authority::load_or_create(directory.path(), &Names::of_apiserver(""), SystemTime::now())

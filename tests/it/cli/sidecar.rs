@@ -6,6 +6,7 @@ use std::{
     net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Output, Stdio},
+    time::Duration,
 };
 
 use super::{LISTLESS, announced, listless, signal, text, told};
@@ -55,10 +56,14 @@ impl Pod {
     }
 
     /// Starts it, stops it, and returns its log.
+    #[expect(clippy::disallowed_methods, reason = "nothing tells that a signal had no effect")]
     fn run(&self) -> String {
         let mut child = self.command().spawn().expect("the binary runs");
         let line = announced(&mut child);
         assert!(line.starts_with("listless: serving service account "), "{line}");
+        // Without a configuration file there is nothing to read again.
+        signal(&child, "HUP");
+        std::thread::sleep(Duration::from_millis(300));
         signal(&child, "TERM");
         assert_eq!(child.wait().expect("an end").code(), Some(0));
         std::io::read_to_string(child.stderr.take().expect("a pipe")).expect("text")
