@@ -33,11 +33,19 @@
 {{- end }}
 
 {{- define "listless.injector.serviceAccount" -}}
+{{- $account := .Values.injector.serviceAccount }}
+{{- if and .Values.injector.rbac (not $account.create) (not $account.name) }}
+{{- fail "injector.serviceAccount: set name, or create; else every pod of the namespace would have the permissions of injector.rbac" }}
+{{- end }}
 {{- $own := ternary (include "listless.injector" .) "default" .Values.injector.serviceAccount.create }}
 {{- default $own .Values.injector.serviceAccount.name }}
 {{- end }}
 
 {{- define "listless.gateway.serviceAccount" -}}
+{{- $account := .Values.gateway.serviceAccount }}
+{{- if and .Values.gateway.rbac (not $account.create) (not $account.name) }}
+{{- fail "gateway.serviceAccount: set name, or create; else every pod of the namespace would have the permissions of gateway.rbac" }}
+{{- end }}
 {{- $own := ternary (include "listless.gateway" .) "default" .Values.gateway.serviceAccount.create }}
 {{- default $own .Values.gateway.serviceAccount.name }}
 {{- end }}

@@ -52,6 +52,7 @@ const WRONG: &[(&str, &[&str])] = &[
     ("observability.podMonitor.interval=often", &["/observability/podMonitor/interval"]),
     ("observability.dashboard.label=a", &["/observability/dashboard", "label"]),
     ("gateway.enabled=true", &["gateway.tls", "secretName", "certManager"]),
+    ("injector.serviceAccount.create=false", &["injector.serviceAccount", "name"]),
     (
         "gateway.enabled=true,gateway.tls.secretName=a,\
          gateway.configuration.cache.rules[0].resources={*}",
