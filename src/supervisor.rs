@@ -104,7 +104,8 @@ async fn supervise(sockets: &Sockets, arguments: &[OsString]) -> anyhow::Result<
                 End::Asked(signal) => return stop(worker, signal, &mut signals).await,
                 End::SafeModeOver => {
                     tracing::info!("safe mode is over; starting a normal worker");
-                    end(&mut worker).await;
+                    // It drains for seconds: the next one serves meanwhile.
+                    tokio::spawn(async move { end(&mut worker).await });
                     restarts.safe_mode_ended();
                     Duration::ZERO
                 }
