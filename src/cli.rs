@@ -165,7 +165,12 @@ fn start_again(arguments: &[OsString]) -> anyhow::Error {
     use std::os::unix::process::CommandExt;
     let program = std::env::current_exe();
     let failed = match program {
-        Ok(program) => std::process::Command::new(program).args(&arguments[1..]).exec(),
+        Ok(program) => {
+            // Linux says so of a program that an upgrade has replaced.
+            let text = program.to_string_lossy();
+            let text = text.strip_suffix(" (deleted)").unwrap_or(&text);
+            std::process::Command::new(text).args(&arguments[1..]).exec()
+        }
         Err(error) => error,
     };
     anyhow::Error::new(failed).context("cannot serve the other context")

@@ -143,7 +143,7 @@ async fn serve(
         }
         std::future::pending::<anyhow::Result<()>>().await
     };
-    let (ended, why) = tokio::select! {
+    let (mut ended, why) = tokio::select! {
         signal = signals.next() => (Ended::Asked, signal),
         () = shared.switched.cancelled() => (Ended::Switched, "another context"),
         Err(error) = serving => return Err(error),
@@ -153,11 +153,23 @@ async fn serve(
         leave(started.leave_time, why, &mut signals).await;
     }
     tracing::info!("{why}: draining; send another signal to stop at once");
-    tokio::select! {
-        () = started.running.drain() => tracing::info!("done"),
-        signal = signals.next() => bail!("{signal} again: cut off the requests in flight"),
+    let mut drained = std::pin::pin!(started.running.drain());
+    loop {
+        tokio::select! {
+            () = &mut drained => {
+                tracing::info!("done");
+                return Ok(ended);
+            }
+            // Until now only the context has changed.
+            signal = signals.next() => match ended {
+                Ended::Switched => {
+                    tracing::info!("{signal}: draining");
+                    ended = Ended::Asked;
+                }
+                Ended::Asked => bail!("{signal} again: cut off the requests in flight"),
+            }
+        }
     }
-    Ok(ended)
 }
 
 /// Serves on for a while, or until another signal.

@@ -1,10 +1,10 @@
 //! Watches of the sources of discovery documents: CustomResourceDefinitions and APIServices.
 //!
 //! Three things are kept of them: the time of the last change, the generations of the definitions,
-//! and the names of APIServices with their own servers. No watch shows changes of
-//! those servers' documents. Each watch runs while it is used: both for documents, the one of
-//! definitions also for replicas of custom resources. Invariant: up to [`WatchProof::proven_at`],
-//! no change is missing from [`WatchProof::changed_at`].
+//! and the names of APIServices with their own servers. No watch shows changes of those servers'
+//! documents. Each watch runs while it is used: both for documents, the one of definitions also for
+//! replicas of custom resources. Invariant: up to [`WatchProof::proven_at`], no change is missing from
+//! [`WatchProof::changed_at`].
 
 use std::{
     collections::BTreeSet,
@@ -394,12 +394,15 @@ impl WatchesState {
         let mut known = mem::take(&mut self.generations);
         let is_first = known.is_empty();
         let mut redefined = Vec::new();
-        for definition in listed {
-            known
-                .remove(&definition.name)
-                .map(|generation| self.generations.insert(definition.name.clone(), generation));
-            if self.is_redefined(&definition) && !is_first {
-                redefined.push(definition.name);
+        for Definition { name, generation, .. } in listed {
+            let before = known.remove(&name);
+            if !is_first && (before.is_none() || before != generation) {
+                redefined.push(name.clone());
+            }
+            if let Some(generation) = generation
+                && self.generations.len() < GENERATIONS_MAX
+            {
+                self.generations.insert(name, generation);
             }
         }
         redefined.extend(known.into_keys());

@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
+    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::mpsc::{Receiver, sync_channel},
@@ -205,4 +206,32 @@ fn a_context_switch_in_the_source_kubeconfig_is_followed_with_the_flag() {
     assert!(line.contains("context \"staging\""), "{line}");
     assert!(local.written().contains("current-context: staging"));
     local.end();
+}
+
+/// The first signal is the first, although the requests in flight end already.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "nothing tells that a request is in flight")]
+fn a_signal_during_a_switch_of_the_context_cuts_nothing_off() {
+    let directory = directory();
+    // It accepts connections and never answers.
+    let apiserver = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = apiserver.local_addr().expect("an address").to_string();
+    let source = |current: &str| {
+        let text = two_contexts(current).replace("127.0.0.1:1\"", &format!("{address}\""));
+        assert!(text.contains(&address), "{text}");
+        fs::write(directory.path().join("source"), text).expect("written");
+    };
+    source("prod");
+    let mut local = Local::start(directory.path(), &["--follow-context"]);
+    let written = directory.path().join("written");
+    let mut check = Command::new(LISTLESS);
+    check.arg("check").arg("--kubeconfig").arg(&written).stdout(Stdio::null());
+    let mut check = check.stderr(Stdio::null()).spawn().expect("the binary runs");
+    std::thread::sleep(Duration::from_secs(2));
+    source("staging");
+    local.until("another context: draining");
+    signal(&local.child, "TERM");
+    local.until("SIGTERM: draining");
+    assert_eq!(local.child.wait().expect("an end").code(), Some(0));
+    check.wait().expect("an end");
 }
