@@ -165,12 +165,16 @@ impl Expected {
     }
 
     /// Notes that a list of a part of the objects lacked it, while its state is unknown. `since` is
-    /// the time the list was sent, if it was consistent.
+    /// the time the list was sent, if it was consistent. An object that only exists may have left
+    /// that part: what was known of it before is no longer enough.
     pub(super) fn also_missed(
         &mut self,
         version: &ResourceVersion,
         (since, now): (Option<Instant>, Instant),
     ) {
+        if matches!(self.expectation, Expectation::Exists) {
+            self.expectation = Expectation::Uncertain;
+        }
         let is_proof = since.is_some_and(|sent_at| self.at <= sent_at);
         if is_proof || self.proven.is_some() {
             self.prove_at(version);

@@ -99,6 +99,23 @@ fn a_list_of_a_part_raises_the_proof_of_what_is_unknown() {
     assert_eq!(judge(&session, &get(), &pods(120, &[]), now), Verdict::Satisfied);
 }
 
+/// A create was refused, because the object exists. Then a list shows that it left a part.
+#[test]
+fn an_object_that_exists_is_not_shown_as_before_it_left_a_part() {
+    let [known_at, sent, now] = moments();
+    let (front, back) = (query(Some("shop"), "app=front"), query(Some("shop"), "app=back"));
+    let mut session = Session::default();
+    session.expect(&resource(), key("a"), at_least(105, "front"), known_at);
+    session.expect(&resource(), key("a"), Expectation::Exists, known_at);
+    session.leave(&resource(), key("a"), left(&front, 105, 120), (Some(sent), now));
+    for selection in [&get(), &front, &back] {
+        let before = judge(&session, selection, &held(110, 105, "front"), now);
+        assert_ne!(before, Verdict::Satisfied, "{selection:?}");
+        let after = judge(&session, selection, &held(120, 115, "back"), now);
+        assert_eq!(after, Verdict::Satisfied, "{selection:?}");
+    }
+}
+
 /// It left everything, then a part, and was created again in another part.
 #[test]
 fn an_own_create_between_two_absences_is_shown() {
