@@ -10,6 +10,7 @@ mod answer;
 mod collect;
 mod document;
 mod events;
+mod generations;
 mod kinds;
 mod release;
 mod wanted;

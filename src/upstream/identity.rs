@@ -8,6 +8,7 @@ mod credentials;
 mod fault;
 mod flight;
 mod follow;
+mod kubeconfig;
 mod proxy;
 mod redirect;
 
@@ -19,7 +20,7 @@ use std::{
 use http::Uri;
 use kube::{
     client::ConfigExt,
-    config::{AuthInfo, Config, KubeConfigOptions, Kubeconfig, KubeconfigError},
+    config::{AuthInfo, Config, KubeConfigOptions},
 };
 
 use rustls::pki_types::{CertificateDer, pem::PemObject};
@@ -34,7 +35,7 @@ use super::{
     connect::EndpointError,
     dial::{Dial, HttpProxy, ProxyError},
 };
-use crate::{api::url, body::BoxError, metrics::Metrics};
+use crate::{body::BoxError, metrics::Metrics};
 
 /// An apiserver and Listless's own identity there.
 pub struct Access {
@@ -158,13 +159,14 @@ pub enum Error {
 
 /// Reads a kubeconfig: the file at `path`, or those that `KUBECONFIG` names, or the user's own.
 pub async fn from_kubeconfig(path: Option<&Path>, context: Option<&str>) -> Result<Access, Error> {
-    let files = files(path);
-    let kubeconfig = read(path, &files)?;
-    let (context, explicit_proxy, authority) = checked_context(&kubeconfig, context, &files)?;
+    let files = kubeconfig::files(path);
+    let kubeconfig = kubeconfig::read(path, &files)?;
+    let (context, explicit_proxy, authority) =
+        kubeconfig::checked_context(&kubeconfig, context, &files)?;
     let options = KubeConfigOptions { context: Some(context.clone()), ..Default::default() };
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
-        .map_err(|source| unreadable(&files, source))?;
+        .map_err(|source| kubeconfig::unreadable(&files, source))?;
     if !explicit_proxy && proxy::is_exempt(config.cluster_url.host().unwrap_or_default()) {
         config.proxy_url = None;
     }
@@ -231,118 +233,6 @@ pub fn cluster_address() -> Option<(String, u16)> {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let port = variable("KUBERNETES_SERVICE_PORT")?.parse().ok()?;
     Some((variable("KUBERNETES_SERVICE_HOST")?, port))
-}
-
-/// Reads a file, or merges those that `KUBECONFIG` names: as kubectl does, without missing ones,
-/// unless all are.
-fn read(path: Option<&Path>, files: &str) -> Result<Kubeconfig, Error> {
-    let named: Vec<PathBuf> = match (path, std::env::var_os("KUBECONFIG")) {
-        (Some(path), _) => return Kubeconfig::read_from(path).map_err(|e| unreadable(files, e)),
-        (None, Some(named)) => std::env::split_paths(&named).collect(),
-        (None, None) => Vec::new(),
-    };
-    let (mut merged, mut missing) = (None::<Kubeconfig>, None);
-    for file in named.iter().filter(|file| !file.as_os_str().is_empty()) {
-        let unreadable = |error| unreadable(&file.display().to_string(), error);
-        match Kubeconfig::read_from(file) {
-            Err(KubeconfigError::ReadConfig(error, _))
-                if error.kind() == std::io::ErrorKind::NotFound =>
-            {
-                missing = missing.or(Some((file, error)));
-            }
-            Err(error) => return Err(unreadable(error)),
-            Ok(next) => {
-                merged = Some(match merged.take() {
-                    Some(merged) => merged.merge(next).map_err(unreadable)?,
-                    None => next,
-                });
-            }
-        }
-    }
-    match (merged, missing) {
-        (Some(merged), _) => Ok(merged),
-        (None, Some((file, source))) => {
-            Err(Error::NoKubeconfig { file: file.display().to_string(), advice: "", source })
-        }
-        (None, None) => Kubeconfig::read().map_err(|error| match error {
-            KubeconfigError::ReadConfig(source, _) => {
-                let advice = "; pass --kubeconfig or set KUBECONFIG";
-                Error::NoKubeconfig { file: files.to_owned(), advice, source }
-            }
-            error => unreadable(files, error),
-        }),
-    }
-}
-
-fn unreadable(files: &str, error: KubeconfigError) -> Error {
-    let files = files.to_owned();
-    match error {
-        // The error's own text repeats the path.
-        KubeconfigError::ReadConfig(source, _) => {
-            Error::NoKubeconfig { file: files, advice: "", source }
-        }
-        error => Error::Kubeconfig { files, text: fault::of_kubeconfig(&error) },
-    }
-}
-
-fn files(path: Option<&Path>) -> String {
-    match (path, std::env::var_os("KUBECONFIG").filter(|files| !files.is_empty())) {
-        (Some(path), _) => path.display().to_string(),
-        (None, Some(files)) => files.to_string_lossy().into_owned(),
-        (None, None) => "~/.kube/config".to_owned(),
-    }
-}
-
-/// Returns the context, whether its cluster names a proxy itself, and its authority's file.
-fn checked_context(
-    kubeconfig: &Kubeconfig,
-    asked: Option<&str>,
-    files: &str,
-) -> Result<(String, bool, Option<PathBuf>), Error> {
-    let files = files.to_owned();
-    let names: Vec<_> = kubeconfig.contexts.iter().map(|context| context.name.as_str()).collect();
-    let available = match &*names {
-        [] => "no contexts".to_owned(),
-        [name] => format!("the context {name}"),
-        names => format!("the contexts {}", names.join(", ")),
-    };
-    let current = kubeconfig.current_context.as_deref().filter(|name| !name.is_empty());
-    let Some(name) = asked.or(current) else {
-        let available = format!("has {available}");
-        return Err(Error::NoCurrentContext { files, available });
-    };
-    let found = kubeconfig.contexts.iter().find(|context| context.name == name);
-    let Some(context) = found.and_then(|found| found.context.as_ref()) else {
-        return Err(Error::NoSuchContext { files, context: name.to_owned(), available });
-    };
-    let dangling = |kind, missing: &str| Error::Dangling {
-        files: files.clone(),
-        context: name.to_owned(),
-        kind,
-        name: missing.to_owned(),
-    };
-    let cluster = kubeconfig.clusters.iter().find(|cluster| cluster.name == context.cluster);
-    let Some(cluster) = cluster else { return Err(dangling("cluster", &context.cluster)) };
-    let unusable = |source| Error::Cluster {
-        origin: format!("context {name:?} of kubeconfig {files}"),
-        source,
-    };
-    let cluster = cluster.cluster.as_ref();
-    let server = cluster.and_then(|cluster| Some((cluster, cluster.server.as_deref()?)));
-    let Some((cluster, server)) = server else {
-        return Err(unusable(format!("cluster {:?} has no server", context.cluster).into()));
-    };
-    url::parse(server).map_err(|error| unusable(error.into()))?;
-    if let Some(user) = context.user.as_deref().filter(|user| !user.is_empty())
-        && !kubeconfig.auth_infos.iter().any(|known| known.name == user)
-    {
-        return Err(dangling("user", user));
-    }
-    let explicit_proxy = cluster.proxy_url.as_deref().is_some_and(|url| !url.is_empty());
-    let has_data = cluster.certificate_authority_data.as_ref().is_some_and(|data| !data.is_empty());
-    let authority =
-        cluster.certificate_authority.as_ref().filter(|file| !file.is_empty() && !has_data);
-    Ok((name.to_owned(), explicit_proxy, authority.map(PathBuf::from)))
 }
 
 // === impl Access ===

@@ -337,18 +337,17 @@ fn configuration(mode: Mode, freshness: Freshness, resources: &Resources) -> Str
 impl Resources {
     /// Checks that the apiserver would accept them.
     fn check(&self) -> Result<(), Skip> {
-        let invalid = |detail| Err(Skip::because(SkipReason::InvalidAnnotation, detail));
+        fn invalid<T>(detail: String) -> Result<T, Skip> {
+            Err(Skip::because(SkipReason::InvalidAnnotation, detail))
+        }
         for (request, limit, what, example) in [
             (&self.cpu_request, &self.cpu_limit, "cpu", "100m or 1"),
             (&self.memory_request, &self.memory_limit, "memory", "256Mi"),
         ] {
             let read = |text: &str, which: &str| {
-                quantity::parse(text).ok_or_else(|| {
-                    let detail = format!(
-                        "{what} {which} {text:?} is not a quantity; write it like {example}"
-                    );
-                    Skip::because(SkipReason::InvalidAnnotation, detail)
-                })
+                let wrong =
+                    format!("{what} {which} {text:?} is not a quantity; write it like {example}");
+                quantity::parse(text).map_or_else(|| invalid(wrong), Ok)
             };
             let (asked, most) = (read(request, "request")?, read(limit, "limit")?);
             if asked > most {

@@ -18,7 +18,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    events::{Definition, Event, Generation, Lines, Unreadable, read_list},
+    events::{Event, Lines, Unreadable, read_list},
+    generations::Generations,
     kinds::{DEFINITIONS, FOLLOWED, Role},
 };
 use crate::{
@@ -28,7 +29,6 @@ use crate::{
     },
     body::Body,
     cache::{Cache, reflector::Random},
-    hash::HashMap,
     upstream::{self, Client, Lane},
 };
 
@@ -56,8 +56,7 @@ struct WatchesState {
     disturbed_at: Instant,
     followed: [Followed; FOLLOWED.len()],
     remote: Arc<BTreeSet<Box<str>>>,
-    /// The generations of definitions, by name.
-    generations: HashMap<Box<str>, Generation>,
+    generations: Generations,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,9 +98,6 @@ enum Failure {
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
 }
-
-/// The limit of remembered generations. A definition of unknown generation counts as changed.
-const GENERATIONS_MAX: usize = 4096;
 
 /// The shortest planned length of a watch; the longest is twice as much.
 const WATCH_LENGTH: Duration = Duration::from_secs(300);
@@ -150,7 +146,7 @@ impl Watches {
             disturbed_at: now,
             followed: [followed; FOLLOWED.len()],
             remote: Arc::default(),
-            generations: HashMap::default(),
+            generations: Generations::default(),
         };
         Self { client, random, stop, cache, state: Mutex::new(state) }
     }
@@ -259,7 +255,7 @@ impl Watches {
             let mut state = self.state();
             state.followed[which].changed_at = Instant::now();
             match kind.role {
-                Role::Definitions => state.learn_definitions(listed),
+                Role::Definitions => state.generations.list(listed),
                 Role::Services => {
                     let remote = listed.into_iter().filter(|definition| definition.is_remote);
                     state.remote = Arc::new(remote.map(|definition| definition.name).collect());
@@ -332,7 +328,7 @@ impl Watches {
         let is_service = FOLLOWED[which].role == Role::Services;
         let mut state = self.state();
         state.followed[which].changed_at = now;
-        if !is_service && (state.is_redefined(&definition) || is_deleted) {
+        if !is_service && (state.generations.is_new(&definition) || is_deleted) {
             drop(state);
             self.redefine(&definition.name);
             return Some(definition.version);
@@ -372,41 +368,6 @@ impl Watches {
                 Err(Failure::Status(code, delay.min(RETRY_AFTER_MAX)))
             }
         }
-    }
-}
-
-// === impl WatchesState ===
-
-impl WatchesState {
-    /// Reports whether the specification may have changed.
-    fn is_redefined(&mut self, definition: &Definition) -> bool {
-        let Some(generation) = definition.generation.clone() else { return true };
-        if self.generations.len() >= GENERATIONS_MAX {
-            self.generations.clear();
-        }
-        let known = self.generations.insert(definition.name.clone(), generation);
-        known.as_ref() != definition.generation.as_ref()
-    }
-
-    /// Returns the names of definitions that changed or ended while no watch was open. Before the
-    /// first list nothing is known that could have changed.
-    fn learn_definitions(&mut self, listed: Vec<Definition>) -> Vec<Box<str>> {
-        let mut known = mem::take(&mut self.generations);
-        let is_first = known.is_empty();
-        let mut redefined = Vec::new();
-        for Definition { name, generation, .. } in listed {
-            let before = known.remove(&name);
-            if !is_first && (before.is_none() || before != generation) {
-                redefined.push(name.clone());
-            }
-            if let Some(generation) = generation
-                && self.generations.len() < GENERATIONS_MAX
-            {
-                self.generations.insert(name, generation);
-            }
-        }
-        redefined.extend(known.into_keys());
-        redefined
     }
 }
 

@@ -12,7 +12,10 @@ use std::{
 
 use kube::config::{AuthInfo, Kubeconfig};
 
-use super::{Error, checked_context, files, read};
+use super::{
+    Error,
+    kubeconfig::{checked_context, files, read},
+};
 
 /// The served context, and the files it was read from.
 pub struct Followed {

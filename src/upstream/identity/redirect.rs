@@ -5,7 +5,10 @@ use std::path::Path;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use kube::config::{AuthInfo, Cluster, Kubeconfig, NamedCluster};
 
-use super::{Error, checked_context, files, read};
+use super::{
+    Error,
+    kubeconfig::{checked_context, files, read},
+};
 
 /// Returns one context of a kubeconfig with its user unchanged, and with `server` as its cluster.
 ///
