@@ -125,32 +125,24 @@ async fn a_slow_plugin_runs_once_for_all_who_wait_and_for_those_who_leave() {
 #[tokio::test]
 async fn no_error_repeats_a_secret() {
     let token = "c2VjcmV0LXRva2VuLWluLWEtdmVyeS1sb25nLXdvcmQ";
-    let exec = |directory: &Path, script: &str| {
-        std::fs::write(directory.join("plugin.sh"), script).unwrap();
-        format!(
-            "exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, \
-             args: [{}, --secret=hush], env: [{{name: SECRET, value: hush}}], \
-             interactiveMode: Never}}",
-            directory.join("plugin.sh").display()
-        )
-    };
-    let cases: [(&dyn Fn(&Path) -> String, &str); 6] = [
-        (
-            &|d| exec(d, &format!("echo hush; echo log in {token} >&2; exit 3")),
-            "exit status: 3: log in …",
-        ),
-        (&|d| exec(d, &format!("echo {token}")), "printed no ExecCredential"),
-        (&|_| "token: hush, token: hush".to_owned(), "duplicate mapping key"),
-        (&|_| "token: {hush: hush}".to_owned(), "line 7, column 27"),
-        (&|_| "token: \"hush\\nhush\"".to_owned(), "no header allows"),
-        (
-            &|_| "auth-provider: {name: gcp, config: {access-token: hush}}".to_owned(),
-            "auth-provider \"gcp\"",
-        ),
-    ];
-    for (user, expected) in cases {
+    let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, \
+                args: [SCRIPT, --secret=hush], env: [{name: SECRET, value: hush}], \
+                interactiveMode: Never}";
+    let fails = format!("echo hush; echo log in {token} >&2; exit 3");
+    let prints = format!("echo {token}");
+    let provider = "auth-provider: {name: gcp, config: {access-token: hush}}";
+    for (script, user, expected) in [
+        (&*fails, exec, "exit status: 3: log in …"),
+        (&*prints, exec, "printed no ExecCredential"),
+        ("", "token: hush, token: hush", "duplicate mapping key"),
+        ("", "token: {hush: hush}", "line 7, column 27"),
+        ("", "token: \"hush\\nhush\"", "no header allows"),
+        ("", provider, "auth-provider \"gcp\""),
+    ] {
         let directory = tempfile::tempdir().unwrap();
-        let user = user(directory.path());
+        let plugin = directory.path().join("plugin.sh");
+        std::fs::write(&plugin, script).unwrap();
+        let user = user.replace("SCRIPT", &plugin.display().to_string());
         write(&directory, "server: https://apiserver, insecure-skip-tls-verify: true", &user);
         let path = directory.path().join("config");
         let error = chain(identity::from_kubeconfig(Some(&path), None).await);
