@@ -1,6 +1,9 @@
 //! Helm's output for the chart without a cluster: linted, rendered for every version, refused.
 
 use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
 
 use super::helm::{Helm, Major};
 use super::objects::read;
@@ -79,7 +82,7 @@ fn the_rendered_chart_equals_the_golden_files() {
     for major in [Major::Four, Major::Three] {
         let Some(helm) = Helm::get(major, None) else { return };
         for name in EXAMPLES {
-            let rendered = render(&helm, name, WRITTEN);
+            let rendered = with_names_of_files(&render(&helm, name, WRITTEN));
             let file = repository("tests/golden/chart").join(format!("{name}.yaml"));
             if major == Major::Four && std::env::var_os("LISTLESS_UPDATE").is_some() {
                 fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
@@ -141,6 +144,45 @@ fn objects(text: &str) -> Vec<String> {
     let mut found: Vec<_> = read(text).expect("YAML").iter().map(ToString::to_string).collect();
     found.sort();
     found
+}
+
+/// The rendered text, with the name of each file of the chart in the place of its content.
+fn with_names_of_files(rendered: &str) -> String {
+    let mut text = rendered.to_owned();
+    for (name, content) in files_of_chart("dashboards") {
+        let lines: Vec<_> = content.lines().map(|line| format!("    {line}")).collect();
+        text = text.replace(&lines.join("\n"), &format!("    the content of {name}"));
+    }
+    // Helm writes rules anew: in another layout.
+    let rules: Vec<_> = files_of_chart("rules")
+        .map(|(name, content)| (name, yaml(&content)["groups"].clone()))
+        .collect();
+    let documents: Vec<_> = text
+        .split("\n---\n")
+        .map(|document| {
+            let (head, groups) = document.split_once("\nspec:\n  groups:\n")?;
+            let (name, _) = rules.iter().find(|(_, found)| *found == yaml(groups))?;
+            Some(format!("{head}\nspec:\n  groups: those of {name}\n"))
+        })
+        .zip(text.split("\n---\n"))
+        .map(|(shorter, document)| shorter.unwrap_or_else(|| document.to_owned()))
+        .collect();
+    documents.join("\n---\n")
+}
+
+/// The files of a folder of the chart, by their names in the chart.
+fn files_of_chart(folder: &str) -> impl Iterator<Item = (String, String)> {
+    let folder = Path::new("files").join(folder);
+    let entries = fs::read_dir(Path::new(&chart()).join(&folder)).expect("a folder of the chart");
+    entries.map(move |entry| {
+        let path = entry.expect("an entry").path();
+        let name = folder.join(path.file_name().expect("a name"));
+        (name.display().to_string(), fs::read_to_string(path).expect("a text"))
+    })
+}
+
+fn yaml(text: &str) -> Value {
+    serde_saphyr::from_str(text).expect("YAML")
 }
 
 /// The output of `helm template`.
