@@ -106,7 +106,7 @@ mod tests {
         let list = || Attributes::new(Verb::List, &things, &Scope::All, None);
         let asker = Asker::new(Caller::Own, &HeaderMap::new());
         upstream_clients.authorize.allows(&asker, list, &Remembered::default()).await;
-        upstream_clients.aggregation.may_serve(&things).await;
+        upstream_clients.aggregation.server(&things).await;
         for client in
             [upstream_clients.follower, upstream_clients.discoverer, upstream_clients.clients.own]
         {

@@ -6,7 +6,10 @@
 //! be served by the apiserver itself.
 
 use std::{
-    sync::{Arc, LazyLock},
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -25,23 +28,29 @@ use crate::{
 /// The server of each group and version, queried with Listless's own identity and remembered.
 pub struct Aggregation {
     client: Arc<dyn Client>,
-    /// The table; it takes memory only where bearers get responses from the cache.
+    /// The table; it takes no memory before the first query.
     servers: LazyLock<Servers>,
+    /// `true` while an entry is renewed in the background.
+    renews: AtomicBool,
 }
 
 type Servers = moka::future::Cache<(Arc<str>, Arc<str>), Known, RandomState>;
 
 #[derive(Clone, Copy)]
 struct Known {
-    server: Server,
+    server: GroupServer,
     at: Instant,
 }
 
+/// The server of a group and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Server {
+pub enum GroupServer {
+    /// The apiserver itself.
     Apiserver,
-    /// Another server, or an unknown one.
-    Other,
+    /// A server behind it.
+    Another,
+    /// It is not known: Listless may not read the APIService, or there is none.
+    Unknown,
 }
 
 /// An `apiregistration.k8s.io/v1` APIService; without a service, the apiserver serves it.
@@ -61,8 +70,14 @@ struct NoAnswer;
 /// The lifetime of an entry; a group changes its server only when an operator changes it.
 const TTL: Duration = Duration::from_secs(60);
 
+/// The same for the reads of Listless's own user, who may see every response that memory has.
+const OWN_TTL: Duration = Duration::from_secs(10 * 60);
+
 /// The limit of remembered groups and versions.
 const KNOWN_MAX: u64 = 1024;
+
+/// The User-Agent of a query.
+const AGENT: &str = concat!("listless/", env!("CARGO_PKG_VERSION"));
 
 /// The timeout of a query.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -75,42 +90,61 @@ const BYTES_MAX: usize = 256 * 1024;
 impl Aggregation {
     /// Creates a table that sends its queries through `client`.
     pub fn new(client: Arc<dyn Client>) -> Self {
-        Self { client, servers: LazyLock::new(nobody_asked) }
+        Self { client, servers: LazyLock::new(nobody_asked), renews: AtomicBool::new(false) }
     }
 
-    /// Reports whether an aggregated server may serve this resource.
-    pub async fn may_serve(&self, resource: &GroupVersionResource) -> bool {
-        if field::is_built_in_group(&resource.group) {
-            return false;
+    /// Returns the server of this resource, as it was within the last minute.
+    pub async fn server(&self, resource: &GroupVersionResource) -> GroupServer {
+        match self.known(resource) {
+            Some(known) if known.at.elapsed() < TTL => known.server,
+            _ => self.renewed(resource).await,
         }
-        let key = (resource.group.clone(), resource.version.clone());
-        if let Some(known) = self.servers.get(&key).await {
-            if known.at.elapsed() < TTL {
-                return known.server == Server::Other;
-            }
-            self.servers.invalidate(&key).await;
-        }
-        let asked =
-            self.servers.try_get_with_by_ref(&key, self.ask(&resource.group, &resource.version));
-        asked.await.map_or(true, |known| known.server == Server::Other)
     }
 
-    /// Returns the remembered result without a query, however old it is.
-    pub fn predict(&self, resource: &GroupVersionResource) -> Option<bool> {
-        if field::is_built_in_group(&resource.group) {
-            return Some(false);
+    /// Returns the server of this resource for a read of Listless's own user. Only the first read
+    /// waits for it.
+    pub async fn server_for_own(self: &Arc<Self>, resource: &GroupVersionResource) -> GroupServer {
+        let Some(known) = self.known(resource) else { return self.renewed(resource).await };
+        if known.at.elapsed() >= OWN_TTL && !self.renews.swap(true, Ordering::AcqRel) {
+            let (this, resource) = (Arc::clone(self), resource.clone());
+            tokio::spawn(async move {
+                if let Ok(known) = this.ask(&resource).await {
+                    this.servers.insert(key(&resource), known).await;
+                }
+                this.renews.store(false, Ordering::Release);
+            });
         }
-        let key = (resource.group.clone(), resource.version.clone());
+        known.server
+    }
+
+    /// Returns the remembered server without a query, however old it is.
+    pub fn predict(&self, resource: &GroupVersionResource) -> Option<GroupServer> {
+        self.known(resource).map(|known| known.server)
+    }
+
+    fn known(&self, resource: &GroupVersionResource) -> Option<Known> {
+        if field::is_built_in_group(&resource.group) {
+            return Some(Known { server: GroupServer::Apiserver, at: Instant::now() });
+        }
         // A value in the table is ready at once.
-        let known = self.servers.get(&key).now_or_never().flatten();
-        known.map(|known| known.server == Server::Other)
+        self.servers.get(&key(resource)).now_or_never().flatten()
+    }
+
+    /// Asks again; concurrent callers share the query.
+    async fn renewed(&self, resource: &GroupVersionResource) -> GroupServer {
+        let key = key(resource);
+        self.servers.invalidate(&key).await;
+        let asked = self.servers.try_get_with_by_ref(&key, self.ask(resource)).await;
+        asked.map_or(GroupServer::Unknown, |known| known.server)
     }
 
     /// Asks for a server; a failed query is not remembered.
-    async fn ask(&self, group: &str, version: &str) -> Result<Known, NoAnswer> {
-        let at = Instant::now();
+    async fn ask(&self, resource: &GroupVersionResource) -> Result<Known, NoAnswer> {
+        let (at, GroupVersionResource { group, version, .. }) = (Instant::now(), resource);
         let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{version}.{group}");
-        let request = Request::get(path).header(header::ACCEPT, "application/json");
+        let request = Request::get(path)
+            .header(header::ACCEPT, "application/json")
+            .header(header::USER_AGENT, AGENT);
         let request = request.body(Body::empty()).map_err(|_| NoAnswer)?;
         let exchange = async {
             let response = self.client.send(request, Lane::Short).await.map_err(|_| NoAnswer)?;
@@ -123,13 +157,17 @@ impl Aggregation {
         let server = match code {
             StatusCode::OK => {
                 let service: ApiService = serde_json::from_slice(&body).map_err(|_| NoAnswer)?;
-                service.spec.service.map_or(Server::Apiserver, |_| Server::Other)
+                service.spec.service.map_or(GroupServer::Apiserver, |_| GroupServer::Another)
             }
-            StatusCode::FORBIDDEN | StatusCode::NOT_FOUND => Server::Other,
+            StatusCode::FORBIDDEN | StatusCode::NOT_FOUND => GroupServer::Unknown,
             _ => return Err(NoAnswer),
         };
         Ok(Known { server, at })
     }
+}
+
+fn key(resource: &GroupVersionResource) -> (Arc<str>, Arc<str>) {
+    (resource.group.clone(), resource.version.clone())
 }
 
 fn nobody_asked() -> Servers {

@@ -5,6 +5,8 @@
 //! have it. No request waits for it. A wait that `enforce` would make counts as successful. An
 //! access review that is not known yet counts as refused.
 
+mod rights;
+
 use std::sync::Arc;
 
 use http::{HeaderMap, Request, Response};
@@ -24,7 +26,6 @@ use super::{
     discovery::{Known, Offer},
     evidence::weigh,
     forward::Learners,
-    identify::Caller,
     pacing::Toll,
     request_log::RequestLog,
     session::Source,
@@ -34,12 +35,7 @@ use super::{
     write_observer,
 };
 use crate::{
-    api::{
-        Verb,
-        media::Negotiated,
-        request::{RequestInfo, ResourceRequest},
-        version::VersionMatch,
-    },
+    api::{Verb, media::Negotiated, request::RequestInfo, version::VersionMatch},
     body::Body,
     cache::{Attached, Demand, Lookup, Replica, portion::Portion},
     config::Config,
@@ -191,7 +187,7 @@ impl Proxy {
             Err(plan) => return Prediction::by(&plan),
         };
         let attributes_of = |request: &_| Attributes::of_watch(caller, request, candidate.watch);
-        if let Err(reason) = self.predict_rights(context, target, attributes_of) {
+        if let Err(reason) = self.predict_rights(context, target, rules, attributes_of) {
             return Prediction::by(&Plan::Forward(Forward::detour(candidate.watch, reason)));
         }
         let lookup = self.cache.lookup(&candidate.watch.query, candidate.form(), Demand::Ignore);
@@ -229,7 +225,7 @@ impl Proxy {
         candidate.token_form =
             self.cache.token_form(&candidate.read.query.resource.group_resource());
         let attributes_of = |request: &_| Attributes::of_read(caller, request, candidate.read);
-        if let Err(reason) = self.predict_rights(context, target, attributes_of) {
+        if let Err(reason) = self.predict_rights(context, target, rules, attributes_of) {
             return Prediction::by(&Plan::Forward(Forward { reason, rewriting: Rewriting::Keep }));
         }
         let lookup = self.cache.lookup(&candidate.read.query, candidate.form(), candidate.demand);
@@ -248,44 +244,6 @@ impl Proxy {
                 predicted
             }
         }
-    }
-
-    /// Returns the remembered result of [`Proxy::may_know`]; an unknown one is requested in the
-    /// background.
-    fn predict_rights(
-        &self,
-        context: &RequestContext,
-        target: &Arc<Target>,
-        attributes_of: impl FnOnce(&ResourceRequest) -> Attributes,
-    ) -> Result<(), ForwardReason> {
-        let Caller::Bearer(_) = context.caller() else { return Ok(()) };
-        let refused = Err(ForwardReason::NotAuthorized);
-        let Some(request) = target.info.resource_request() else { return refused };
-        let attributes = attributes_of(request);
-        let review = self.authorize.predict(&context.asker, &attributes, &target.review);
-        let aggregated = self.aggregation.predict(&request.resource);
-        if !review.is_fresh || aggregated.is_none() {
-            self.prefetch(context, target, attributes);
-        }
-        match (review.allowed, aggregated) {
-            (Some(true), Some(false)) => Ok(()),
-            (Some(true), Some(true)) => Err(ForwardReason::MayBeAggregated),
-            _ => refused,
-        }
-    }
-
-    /// Asks the apiserver for the facts that the estimate of the next identical request needs.
-    fn prefetch(&self, context: &RequestContext, target: &Arc<Target>, attributes: Attributes) {
-        let Some(place) = self.prefetches.place() else { return };
-        let (authorize, aggregation) = (self.authorize.clone(), self.aggregation.clone());
-        let (asker, target) = (context.asker.clone(), target.clone());
-        tokio::spawn(async move {
-            let allowed = authorize.allows(&asker, || attributes, &target.review).await;
-            if let (true, Some(request)) = (allowed, target.info.resource_request()) {
-                aggregation.may_serve(&request.resource).await;
-            }
-            drop(place);
-        });
     }
 
     /// Reports whether the response is compared with the one from the cache.

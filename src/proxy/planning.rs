@@ -11,6 +11,7 @@ use tokio::time::{Duration, Instant};
 
 use super::{
     Proxy, SharedSession,
+    aggregation::GroupServer,
     authorize::Attributes,
     coalesce::SendTime,
     decide::{self, Forward, ForwardReason, Pace, Plan, Rewriting, Step},
@@ -103,7 +104,7 @@ impl Proxy {
             Err(plan) => return plan,
         };
         let attributes_of = |request: &_| Attributes::of_watch(caller, request, candidate.watch);
-        if let Err(reason) = self.may_know(context, target, attributes_of).await {
+        if let Err(reason) = self.may_know(context, target, rules, attributes_of).await {
             // The review may have failed: the apiserver refuses a caller without the right itself.
             return Plan::Forward(Forward::detour(candidate.watch, reason));
         }
@@ -138,7 +139,7 @@ impl Proxy {
         candidate.token_form =
             self.cache.token_form(&candidate.read.query.resource.group_resource());
         let attributes_of = |request: &_| Attributes::of_read(caller, request, candidate.read);
-        if let Err(reason) = self.may_know(context, target, attributes_of).await {
+        if let Err(reason) = self.may_know(context, target, rules, attributes_of).await {
             return Plan::Forward(Forward { reason, rewriting: Rewriting::Keep });
         }
         let lookup = self.cache.lookup(&candidate.read.query, candidate.form(), candidate.demand);
@@ -164,7 +165,7 @@ impl Proxy {
             Err(plan) => return plan,
         };
         let attributes_of = |request: &_| Attributes::of_read(caller, request, candidate.read);
-        if let Err(reason) = self.may_know(context, target, attributes_of).await {
+        if let Err(reason) = self.may_know(context, target, rules, attributes_of).await {
             return Plan::Forward(Forward { reason, rewriting: Rewriting::Keep });
         }
         let now = Instant::now();
@@ -181,23 +182,35 @@ impl Proxy {
     ///
     /// Listless's own user may know all replicas: they were read in its name. A bearer must first
     /// be allowed the same read. Without it, no caller starts a replica, waits for one or learns of
-    /// one. The content of the read must not depend on the caller.
+    /// one. The content of the read must not depend on the caller. A server behind the apiserver may
+    /// number versions as it likes, so its resources are read for the own user only if a rule names
+    /// them.
     async fn may_know(
         &self,
         context: &RequestContext,
         target: &Target,
+        rules: &ResourcePolicy,
         attributes_of: impl FnOnce(&ResourceRequest) -> Attributes,
     ) -> Result<(), ForwardReason> {
-        let Caller::Bearer(_) = context.caller() else { return Ok(()) };
         let refused = Err(ForwardReason::NotAuthorized);
         let Some(request) = target.info.resource_request() else { return refused };
+        let Caller::Bearer(_) = context.caller() else {
+            let server = match rules.named {
+                true => GroupServer::Apiserver,
+                false => self.aggregation.server_for_own(&request.resource).await,
+            };
+            return match server {
+                GroupServer::Another => Err(ForwardReason::MayBeAggregated),
+                GroupServer::Apiserver | GroupServer::Unknown => Ok(()),
+            };
+        };
         if !self.authorize.allows(&context.asker, || attributes_of(request), &target.review).await {
             return refused;
         }
-        if self.aggregation.may_serve(&request.resource).await {
-            return Err(ForwardReason::MayBeAggregated);
+        match self.aggregation.server(&request.resource).await {
+            GroupServer::Apiserver => Ok(()),
+            GroupServer::Another | GroupServer::Unknown => Err(ForwardReason::MayBeAggregated),
         }
-        Ok(())
     }
 
     /// Decides by the current state, and repeats that while a wait can help.

@@ -1,5 +1,6 @@
 //! LIST and GET: the reads that memory answers, their bytes, and the start and end of a replica.
 
+mod aggregated;
 mod compressed;
 mod exact;
 mod forms;
