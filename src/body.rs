@@ -104,7 +104,7 @@ impl Body {
         let remaining = http_body::Body::size_hint(&self).exact();
         let mut observed = Observed { body: self, observer, remaining };
         observed.look_for_the_end();
-        Self::wrap(observed)
+        Self(Inner::Boxed(UnsyncBoxBody::new(observed)))
     }
 
     /// Reads the whole body, at most `bytes_max` bytes.

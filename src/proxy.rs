@@ -5,6 +5,7 @@
 //! [`authorize`] allowed.
 
 pub mod aggregation;
+mod audit_id;
 pub mod authorize;
 pub mod caller_names;
 pub mod coalesce;

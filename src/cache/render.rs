@@ -39,6 +39,10 @@ pub(super) struct Gather {
 /// from which an allocator maps each one anew.
 const CHUNK_BYTES: usize = 48 * 1024;
 
+/// The size up to which an object is one piece. HTTP/2 would write the small piece after a large one
+/// apart, in a TLS record of its own.
+const RECORD_BYTES: usize = 16 * 1024;
+
 // === impl Snapshot ===
 
 impl Snapshot {
@@ -53,6 +57,12 @@ impl Snapshot {
     pub fn object_body(&self, object: Held<'_>) -> VecDeque<Bytes> {
         let mut gather = Gather::new();
         let Whole { head, object, tail } = self.envelope().whole(&object.raw());
+        let bytes = head.len() + object.len() + tail.len();
+        if bytes <= RECORD_BYTES {
+            gather.open.reserve_exact(bytes);
+            [&head[..], &object, &tail].into_iter().for_each(|piece| gather.copy(piece));
+            return gather.finish().0;
+        }
         gather.copy(&head);
         gather.add(object);
         gather.copy(&tail);

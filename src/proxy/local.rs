@@ -8,7 +8,7 @@ mod gzip;
 use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
 use crate::{
     api::{
@@ -25,7 +25,11 @@ use crate::{
         render::ListBody, stitch::Stitched, store::Snapshot, table::Moment,
     },
     metrics::Metrics,
-    proxy::{authorize::Authorized, decide::LocalRead},
+    proxy::{
+        audit_id::{AUDIT_ID, audit_id},
+        authorize::Authorized,
+        decide::LocalRead,
+    },
 };
 use bodies::{Bodies, Encoding, Made};
 use gzip::Gzip;
@@ -63,9 +67,6 @@ const PRINTED_BYTES_MAX: usize = 1024 * 1024;
 
 /// The capacity for a response's headers, with those that other code adds.
 const HEADERS: usize = 6;
-
-/// The header that links a request with the apiserver's audit log (S-HDR-02).
-pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 // === impl Local ===
 
@@ -325,16 +326,6 @@ fn answer(
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
     response
-}
-
-/// Returns the request's own audit id, or a new one.
-pub(super) fn audit_id(request_headers: &HeaderMap) -> HeaderValue {
-    let own = request_headers.get(AUDIT_ID).filter(|id| !id.is_empty());
-    own.cloned().unwrap_or_else(|| {
-        let mut text = uuid::Uuid::encode_buffer();
-        HeaderValue::from_str(uuid::Uuid::new_v4().hyphenated().encode_lower(&mut text))
-            .expect("a UUID is made of ASCII letters, digits and dashes")
-    })
 }
 
 /// Returns the first of several lines, as Go does.

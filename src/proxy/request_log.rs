@@ -286,7 +286,7 @@ impl RequestLog {
             self.with_status(response, "fwd=miss", self.detail)
         };
         if let (ServedBy::Cache, Some(target)) = (self.served_by, &self.target) {
-            let version = self.version.as_ref().map(ToString::to_string);
+            let version = self.version.as_ref();
             self.records.audit(target, &self.client, version, self.detail, self.code);
         }
         if self.verb == Verb::Watch {

@@ -273,36 +273,37 @@ impl Scanner {
     fn skip<'a>(
         &mut self,
         mut depth: usize,
-        quoted: bool,
-        escaped: bool,
-        bytes: &'a [u8],
+        mut quoted: bool,
+        mut escaped: bool,
+        mut bytes: &'a [u8],
     ) -> &'a [u8] {
-        if quoted {
-            let (length, end) = string_end(escaped, bytes);
-            self.state = match end {
-                End::Open { escaped } => ParserState::Skip { depth, quoted, escaped },
-                End::Quote if depth == 0 => ParserState::AfterValue,
-                End::Quote => ParserState::Skip { depth, quoted: false, escaped: false },
-            };
-            return &bytes[length + usize::from(end == End::Quote)..];
-        }
-        for (index, byte) in bytes.iter().enumerate() {
-            match byte {
-                b'"' => {
-                    self.state = ParserState::Skip { depth, quoted: true, escaped: false };
-                    return &bytes[index + 1..];
+        loop {
+            if quoted {
+                let (length, end) = string_end(escaped, bytes);
+                if let End::Open { escaped } = end {
+                    self.state = ParserState::Skip { depth, quoted, escaped };
+                    return &[];
                 }
-                b'{' | b'[' => depth += 1,
-                b'}' | b']' => depth -= 1,
-                _ => continue,
+                bytes = &bytes[length + 1..];
+                (quoted, escaped) = (false, false);
+            } else {
+                let is_mark = |byte: &u8| matches!(byte, b'"' | b'{' | b'[' | b'}' | b']');
+                let Some(index) = bytes.iter().position(is_mark) else {
+                    self.state = ParserState::Skip { depth, quoted, escaped };
+                    return &[];
+                };
+                match bytes[index] {
+                    b'"' => quoted = true,
+                    b'{' | b'[' => depth += 1,
+                    _ => depth -= 1,
+                }
+                bytes = &bytes[index + 1..];
             }
-            if depth == 0 {
+            if depth == 0 && !quoted {
                 self.state = ParserState::AfterValue;
-                return &bytes[index + 1..];
+                return bytes;
             }
         }
-        self.state = ParserState::Skip { depth, quoted, escaped };
-        &[]
     }
 }
 

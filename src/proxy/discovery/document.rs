@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::wanted::is_tag;
 use crate::{
     body::{Body, PIECE_OVERHEAD_BYTES},
-    proxy::local::{AUDIT_ID, audit_id},
+    proxy::audit_id::{AUDIT_ID, audit_id},
 };
 
 /// A response that may be returned again.

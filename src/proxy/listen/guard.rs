@@ -4,12 +4,9 @@
 //! cannot see that conflict, which request smuggling depends on. This module sees it and tells the
 //! service, which answers 400 and closes the connection. It changes no byte.
 
-use std::{
-    hash::{BuildHasher, RandomState},
-    sync::{
-        Arc,
-        atomic::{AtomicU8, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering},
 };
 
 /// The largest head that is checked; the HTTP library has refused a larger one.
@@ -41,18 +38,7 @@ pub(super) struct Guard {
     state: GuardState,
     /// The current head, from the request line on.
     head: Vec<u8>,
-    /// The last valid head that came in one chunk with nothing after it: a poll repeats it.
-    accepted: Option<Accepted>,
-    hasher: RandomState,
     verdict: Verdict,
-}
-
-/// A valid head, without its content, which may contain a token.
-#[derive(Clone, Copy)]
-struct Accepted {
-    length: usize,
-    /// A keyed, strong hash: an attacker cannot make another head with the same one.
-    hash: u64,
 }
 
 enum GuardState {
@@ -130,13 +116,7 @@ impl Verdict {
 
 impl Guard {
     pub(super) fn new() -> Self {
-        Self {
-            state: GuardState::Head,
-            head: Vec::new(),
-            accepted: None,
-            hasher: RandomState::new(),
-            verdict: Verdict::default(),
-        }
+        Self { state: GuardState::Head, head: Vec::new(), verdict: Verdict::default() }
     }
 
     pub(super) fn verdict(&self) -> Verdict {
@@ -175,18 +155,10 @@ impl Guard {
 
     fn observe_head<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         if self.head.is_empty()
-            && let Some(Accepted { length, hash }) = self.accepted
-            && let Some((head, rest)) = bytes.split_at_checked(length)
-            && self.hasher.hash_one(head) == hash
-        {
-            return rest;
-        }
-        if self.head.is_empty()
             && bytes.first().is_some_and(u8::is_ascii_uppercase)
             && let Some(head) = whole_head(bytes)
         {
             self.take(Framing::of(head));
-            self.remember(head);
             return &bytes[head.len()..];
         }
         let (line, rest) = through_line_feed(bytes);
@@ -202,12 +174,6 @@ impl Guard {
             self.take(framing);
         }
         rest
-    }
-
-    fn remember(&mut self, head: &[u8]) {
-        if matches!(self.state, GuardState::Head) {
-            self.accepted = Some(Accepted { length: head.len(), hash: self.hasher.hash_one(head) });
-        }
     }
 
     fn take(&mut self, framing: Framing) {

@@ -196,13 +196,12 @@ impl<S: Serve> Listener<S> {
     {
         let counted = self.counted(seat, metrics::Protocol::Http1);
         let (socket, verdict) = socket::http1(stream, counted, self.limits.head_timeout);
+        let (connection, verdict) = (&connection, &verdict);
         let service = service_fn(move |request| {
-            let (service, busy) = (Arc::clone(&self.service), seat.place.begin());
-            let (connection, verdict, tunnels) =
-                (connection.clone(), verdict.clone(), tunnels.clone());
+            let busy = seat.place.begin();
             async move {
-                let answer =
-                    edge::answer_http1(&*service, &connection, &verdict, &tunnels, request);
+                let service = &*self.service;
+                let answer = edge::answer_http1(service, connection, verdict, tunnels, request);
                 // hyper keeps this future in place while the body is sent, which takes hours for a
                 // watch. Boxed, its nine kilobytes are freed.
                 Ok::<_, Infallible>(edge::while_busy(busy, Box::pin(answer)).await)
@@ -211,14 +210,18 @@ impl<S: Serve> Listener<S> {
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder
             .timer(TokioTimer::new())
-            // It counts from the end of the previous request, and bounds the idle time.
-            .header_read_timeout(self.limits.idle_timeout)
+            // For each request a timer, which a connection with a place of its own does not need.
+            .header_read_timeout((!seat.counted).then_some(self.limits.idle_timeout))
             .max_header_size(self.limits.head_bytes_max);
         let served = builder.serve_connection(TokioIo::new(socket), service).with_upgrades();
         let mut served = std::pin::pin!(served);
         let outcome = tokio::select! {
             outcome = served.as_mut() => outcome,
             () = self.begin.cancelled() => {
+                served.as_mut().graceful_shutdown();
+                served.await
+            }
+            () = unused(seat.place, self.limits.idle_timeout), if seat.counted => {
                 served.as_mut().graceful_shutdown();
                 served.await
             }

@@ -14,6 +14,7 @@ use crate::{
     api::{
         credential::{self, LEFT_OUT},
         request::{RequestInfo, ResourceRequest},
+        version::ResourceVersion,
     },
     audit::{Audit, Entry, Subject},
     cache::reflector::Random,
@@ -122,7 +123,7 @@ impl Records {
         &self,
         target: &Target,
         client: &Client,
-        resource_version: Option<String>,
+        resource_version: Option<&ResourceVersion>,
         level: &'static str,
         code: StatusCode,
     ) {
@@ -138,7 +139,7 @@ impl Records {
                     ..Subject::default()
                 },
             },
-            resource_version,
+            resource_version: resource_version.map(ToString::to_string),
             level,
             code: code.as_u16(),
         });

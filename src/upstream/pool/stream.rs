@@ -33,6 +33,9 @@ pub(super) struct Upload {
     body: Body,
     stream: SendStream<Bytes>,
     kept: Kept,
+    /// `true` once the first frame was sent, which needs no capacity: so it is written together with
+    /// the headers. The HTTP library holds back what the peer does not want yet.
+    begun: bool,
 }
 
 /// The memory of one pool for bodies that are kept for a retry.
@@ -81,7 +84,7 @@ enum Part {
 impl Upload {
     pub(super) fn new(body: Body, stream: SendStream<Bytes>, budget: Budget) -> Self {
         let kept = Kept { frames: VecDeque::new(), bytes: 0, whole: true, budget };
-        Self { body, stream, kept }
+        Self { body, stream, kept, begun: false }
     }
 
     /// Returns the body as it was before its first frame was taken, if that was kept.
@@ -138,9 +141,12 @@ impl Future for Upload {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
-            ready!(self.poll_wanted(cx))?;
+            if self.begun {
+                ready!(self.poll_wanted(cx))?;
+            }
             match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
                 Some(Ok(frame)) => {
+                    self.begun = true;
                     self.kept.keep(&frame);
                     if self.send(frame)? {
                         return Poll::Ready(Ok(()));
