@@ -223,7 +223,8 @@ pub(crate) fn measure(
     options: &Options,
     idle: IdleLoad,
 ) -> Result<Measured> {
-    let direct = &Expected { changes: options.churn > 0, ..direct.clone() };
+    let changes = direct.changes || options.churn > 0;
+    let direct = &Expected { changes, ..direct.clone() };
     let cache_status = if direct.is_forwarded { "fwd" } else { "hit" };
     let through = Expected { cache_status: Some(cache_status), ..direct.clone() };
     warm(&through, setup)?;
@@ -308,7 +309,8 @@ pub(crate) fn expected(cell: &Cell, setup: &Setup) -> Result<Expected> {
         Requests::Posted(path, body) => {
             let targets = [path.to_owned()];
             let expected = Expected::learn(cell.form, &targets, Some(body), &setup.direct)?;
-            return Ok(Expected { is_forwarded: true, ..expected });
+            // The response has the time of the request.
+            return Ok(Expected { is_forwarded: true, changes: true, ..expected });
         }
     };
     Expected::learn(cell.form, &targets, None, &setup.direct)
@@ -345,7 +347,8 @@ fn baseline(
     options: &Options,
 ) -> Result<f64> {
     let meter = || Ok([cpu_seconds()?, 0.0]);
-    let expected = &Expected { changes: false, ..expected.clone() };
+    // A server that only has the bytes sees no changes.
+    let expected = &Expected { changes: expected.body.is_some(), ..expected.clone() };
     let slot = load::run(endpoint, expected, options.connections, options.slot, &meter)?;
     Ok(micros_per_request(&slot, 0, 0.0))
 }
