@@ -38,8 +38,12 @@ pub(super) struct Arguments {
     /// Show only user agents that contain this text.
     #[arg(long, value_name = "TEXT")]
     user_agent: Option<String>,
-    /// Show only responses from this source: cache, coalesced, upstream or proxy.
-    #[arg(long, value_name = "SOURCE", value_parser = ["cache", "coalesced", "upstream", "proxy"])]
+    /// Show only responses from this source.
+    #[arg(
+        long,
+        value_name = "SOURCE",
+        value_parser = ["cache", "coalesced", "upstream", "proxy", "client_closed"]
+    )]
     served_by: Option<String>,
 }
 
