@@ -28,6 +28,9 @@ pub use self::{
 };
 use crate::{api::request::Outline, body::Body, error::Chain};
 
+/// The User-Agent of Listless's own requests.
+pub const AGENT: &str = concat!("listless/", env!("CARGO_PKG_VERSION"));
+
 /// The set of connections of a request: long requests must never starve short ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {

@@ -58,13 +58,13 @@ impl Snapshot {
         let mut gather = Gather::new();
         let Whole { head, object, tail } = self.envelope().whole(&object.raw());
         let bytes = head.len() + object.len() + tail.len();
-        if bytes <= RECORD_BYTES {
-            gather.open.reserve_exact(bytes);
-            [&head[..], &object, &tail].into_iter().for_each(|piece| gather.copy(piece));
-            return gather.finish().0;
-        }
         gather.copy(&head);
-        gather.add(object);
+        if bytes <= RECORD_BYTES {
+            gather.open.reserve_exact(bytes - head.len());
+            gather.copy(&object);
+        } else {
+            gather.add(object);
+        }
         gather.copy(&tail);
         gather.finish().0
     }

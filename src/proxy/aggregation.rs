@@ -22,7 +22,7 @@ use crate::{
     api::{GroupVersionResource, field},
     body::Body,
     hash::RandomState,
-    upstream::{Client, Lane},
+    upstream::{AGENT, Client, Lane},
 };
 
 /// The server of each group and version, queried with Listless's own identity and remembered.
@@ -76,9 +76,6 @@ const OWN_TTL: Duration = Duration::from_secs(10 * 60);
 /// The limit of remembered groups and versions.
 const KNOWN_MAX: u64 = 1024;
 
-/// The User-Agent of a query.
-const AGENT: &str = concat!("listless/", env!("CARGO_PKG_VERSION"));
-
 /// The timeout of a query.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -95,6 +92,9 @@ impl Aggregation {
 
     /// Returns the server of this resource, as it was within the last minute.
     pub async fn server(&self, resource: &GroupVersionResource) -> GroupServer {
+        if field::is_built_in_group(&resource.group) {
+            return GroupServer::Apiserver;
+        }
         match self.known(resource) {
             Some(known) if known.at.elapsed() < TTL => known.server,
             _ => self.renewed(resource).await,
@@ -104,6 +104,9 @@ impl Aggregation {
     /// Returns the server of this resource for a read of Listless's own user. Only the first read
     /// waits for it.
     pub async fn server_for_own(self: &Arc<Self>, resource: &GroupVersionResource) -> GroupServer {
+        if field::is_built_in_group(&resource.group) {
+            return GroupServer::Apiserver;
+        }
         let Some(known) = self.known(resource) else { return self.renewed(resource).await };
         if known.at.elapsed() >= OWN_TTL && !self.renews.swap(true, Ordering::AcqRel) {
             let (this, resource) = (Arc::clone(self), resource.clone());
@@ -119,13 +122,13 @@ impl Aggregation {
 
     /// Returns the remembered server without a query, however old it is.
     pub fn predict(&self, resource: &GroupVersionResource) -> Option<GroupServer> {
+        if field::is_built_in_group(&resource.group) {
+            return Some(GroupServer::Apiserver);
+        }
         self.known(resource).map(|known| known.server)
     }
 
     fn known(&self, resource: &GroupVersionResource) -> Option<Known> {
-        if field::is_built_in_group(&resource.group) {
-            return Some(Known { server: GroupServer::Apiserver, at: Instant::now() });
-        }
         // A value in the table is ready at once.
         self.servers.get(&key(resource)).now_or_never().flatten()
     }

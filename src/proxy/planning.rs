@@ -195,11 +195,10 @@ impl Proxy {
         let refused = Err(ForwardReason::NotAuthorized);
         let Some(request) = target.info.resource_request() else { return refused };
         let Caller::Bearer(_) = context.caller() else {
-            let server = match rules.named {
-                true => GroupServer::Apiserver,
-                false => self.aggregation.server_for_own(&request.resource).await,
-            };
-            return match server {
+            if rules.named {
+                return Ok(());
+            }
+            return match self.aggregation.server_for_own(&request.resource).await {
                 GroupServer::Another => Err(ForwardReason::MayBeAggregated),
                 GroupServer::Apiserver | GroupServer::Unknown => Ok(()),
             };

@@ -27,7 +27,8 @@ use rustls::pki_types::{CertificateDer, pem::PemObject};
 
 pub(super) use self::credentials::{Credentials, Refreshed};
 pub use self::{
-    follow::{Followed, Turn, places},
+    follow::{Followed, Turn},
+    kubeconfig::places,
     redirect::{has_only_certificate, proxied, redirected},
 };
 use super::{

@@ -20,7 +20,7 @@ use crate::{
     },
     body::Body,
     cache::{clock::Clock, form::Envelope, replica::Replica, split::Splitter},
-    upstream::{Client, Lane},
+    upstream::{AGENT, Client, Lane},
 };
 
 /// The requests about one query.
@@ -55,8 +55,6 @@ const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 
 /// The rows of a Table with their objects, for lists and watches.
 const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
-
-const AGENT: &str = concat!("listless/", env!("CARGO_PKG_VERSION"));
 
 // === impl ReflectorExchange ===
 

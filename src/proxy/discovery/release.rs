@@ -13,11 +13,10 @@ use http_body_util::{BodyExt, Limited};
 use tokio::time::{Duration, Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::watches::AGENT;
 use crate::{
     body::Body,
     cache::Cache,
-    upstream::{Client, Lane},
+    upstream::{AGENT, Client, Lane},
 };
 
 /// The release that answered last.

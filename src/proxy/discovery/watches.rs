@@ -29,7 +29,7 @@ use crate::{
     },
     body::Body,
     cache::{Cache, reflector::Random},
-    upstream::{self, Client, Lane},
+    upstream::{self, AGENT, Client, Lane},
 };
 
 /// The state that the watches prove for all sources of documents.
@@ -121,9 +121,6 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 
 /// The shortest wait after a refusal.
 const REFUSED_REST: Duration = Duration::from_secs(600);
-
-/// The User-Agent of requests to the apiserver.
-pub(super) const AGENT: &str = concat!("listless/", env!("CARGO_PKG_VERSION"));
 
 /// The time without requests for documents after which the watches end.
 const IDLE_MAX: Duration = Duration::from_secs(600);

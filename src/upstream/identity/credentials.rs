@@ -275,18 +275,21 @@ async fn read_token(path: &PathBuf) -> Result<HeaderValue, CredentialsError> {
     if token.is_empty() {
         return Err(unusable("it is empty"));
     }
-    let value = HeaderValue::try_from(format!("Bearer {token}"));
-    let mut value = value.map_err(|_| unusable(NOT_A_TOKEN))?;
+    let mut value = bearer(token).ok_or_else(|| unusable(NOT_A_TOKEN))?;
     value.set_sensitive(true);
     Ok(value)
+}
+
+fn bearer(token: &str) -> Option<HeaderValue> {
+    HeaderValue::try_from(format!("Bearer {token}")).ok()
 }
 
 /// Checks a token of a kubeconfig, with which the library would panic otherwise.
 fn checked(token: &SecretString) -> Result<SecretString, CredentialsError> {
     let token = token.expose_secret().trim();
-    match HeaderValue::try_from(format!("Bearer {token}")) {
-        Ok(_) => Ok(token.into()),
-        Err(_) => Err(CredentialsError::new(NOT_A_TOKEN)),
+    match bearer(token) {
+        Some(_) => Ok(token.into()),
+        None => Err(CredentialsError::new(NOT_A_TOKEN)),
     }
 }
 

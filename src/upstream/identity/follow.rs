@@ -14,7 +14,7 @@ use kube::config::{AuthInfo, Kubeconfig};
 
 use super::{
     Error,
-    kubeconfig::{checked_context, files, read},
+    kubeconfig::{checked_context, files, places, read},
 };
 
 /// The served context, and the files it was read from.
@@ -124,17 +124,6 @@ fn lasting(mut user: AuthInfo) -> Option<serde_json::Value> {
         provider.config.clear();
     }
     serde_json::to_value(user).ok()
-}
-
-/// Returns the files that a kubeconfig is read from.
-pub fn places(path: Option<&Path>) -> Vec<PathBuf> {
-    if let Some(path) = path {
-        return vec![path.to_owned()];
-    }
-    match std::env::var_os("KUBECONFIG").filter(|files| !files.is_empty()) {
-        Some(files) => std::env::split_paths(&files).collect(),
-        None => std::env::home_dir().map(|home| home.join(".kube/config")).into_iter().collect(),
-    }
 }
 
 fn stamps(files: &[PathBuf]) -> Vec<Option<Stamp>> {

@@ -1,6 +1,9 @@
 //! Kubeconfig files: which are read, and which context applies.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 use kube::config::{Kubeconfig, KubeconfigError};
 
@@ -10,15 +13,10 @@ use crate::api::url;
 /// Reads a file, or merges those that `KUBECONFIG` names: as kubectl does, without missing ones,
 /// unless all are.
 pub(super) fn read(path: Option<&Path>, files: &str) -> Result<Kubeconfig, Error> {
-    let named: Vec<PathBuf> = match (path, std::env::var_os("KUBECONFIG")) {
-        (Some(path), _) => return Kubeconfig::read_from(path).map_err(|e| unreadable(files, e)),
-        (None, Some(named)) => std::env::split_paths(&named).collect(),
-        (None, None) => Vec::new(),
-    };
     let (mut merged, mut missing) = (None::<Kubeconfig>, None);
-    for file in named.iter().filter(|file| !file.as_os_str().is_empty()) {
+    for file in places(path).into_iter().filter(|file| !file.as_os_str().is_empty()) {
         let unreadable = |error| unreadable(&file.display().to_string(), error);
-        match Kubeconfig::read_from(file) {
+        match Kubeconfig::read_from(&file) {
             Err(KubeconfigError::ReadConfig(error, _))
                 if error.kind() == std::io::ErrorKind::NotFound =>
             {
@@ -35,16 +33,14 @@ pub(super) fn read(path: Option<&Path>, files: &str) -> Result<Kubeconfig, Error
     }
     match (merged, missing) {
         (Some(merged), _) => Ok(merged),
+        (None, Some((_, source))) if path.is_none() && named().is_none() => {
+            let advice = "; pass --kubeconfig or set KUBECONFIG";
+            Err(Error::NoKubeconfig { file: files.to_owned(), advice, source })
+        }
         (None, Some((file, source))) => {
             Err(Error::NoKubeconfig { file: file.display().to_string(), advice: "", source })
         }
-        (None, None) => Kubeconfig::read().map_err(|error| match error {
-            KubeconfigError::ReadConfig(source, _) => {
-                let advice = "; pass --kubeconfig or set KUBECONFIG";
-                Error::NoKubeconfig { file: files.to_owned(), advice, source }
-            }
-            error => unreadable(files, error),
-        }),
+        (None, None) => Kubeconfig::read().map_err(|error| unreadable(files, error)),
     }
 }
 
@@ -59,8 +55,23 @@ pub(super) fn unreadable(files: &str, error: KubeconfigError) -> Error {
     }
 }
 
+/// Returns the files that a kubeconfig is read from.
+pub fn places(path: Option<&Path>) -> Vec<PathBuf> {
+    if let Some(path) = path {
+        return vec![path.to_owned()];
+    }
+    match named() {
+        Some(files) => std::env::split_paths(&files).collect(),
+        None => std::env::home_dir().map(|home| home.join(".kube/config")).into_iter().collect(),
+    }
+}
+
+fn named() -> Option<OsString> {
+    std::env::var_os("KUBECONFIG").filter(|files| !files.is_empty())
+}
+
 pub(super) fn files(path: Option<&Path>) -> String {
-    match (path, std::env::var_os("KUBECONFIG").filter(|files| !files.is_empty())) {
+    match (path, named()) {
         (Some(path), _) => path.display().to_string(),
         (None, Some(files)) => files.to_string_lossy().into_owned(),
         (None, None) => "~/.kube/config".to_owned(),
