@@ -3,14 +3,15 @@
 //! It is written directly to the apiserver, then left alone: the suites compare responses about a
 //! quiet cluster. Names and values are fixed; uids, times and versions are the server's.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use http::Method;
 use serde_json::{Value, json};
 
 use crate::rig::client::{Client, Request};
+use crate::rig::wait::until;
 
 mod cluster_scoped;
 mod configuration;
@@ -19,7 +20,6 @@ mod workloads;
 
 const WRITES_AT_ONCE: usize = 16;
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
-const POLL: Duration = Duration::from_millis(200);
 
 /// Namespaces whose names test the order of keys: `a-b/x` sorts before `a/x`.
 pub const NAMESPACES: [&str; 6] = ["a", "a-b", "a0", "shop", "shop-east", "empty"];
@@ -105,7 +105,7 @@ pub(crate) async fn create_all(client: &Client, items: Vec<Item>) -> Result<()> 
 async fn established(client: &Client) -> Result<()> {
     for crd in custom::DEFINITIONS {
         let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd}");
-        until(&format!("{crd} is established"), async || {
+        until(&format!("{crd} is established"), SETTLE_LIMIT, async || {
             let crd = client.get(&path).await?.json()?;
             let conditions = crd["status"]["conditions"].as_array().cloned().unwrap_or_default();
             let is = |wanted: &Value| wanted["type"] == "Established" && wanted["status"] == "True";
@@ -140,7 +140,7 @@ async fn apply(client: &Client) -> Result<()> {
 /// Discovery and OpenAPI follow custom resource definitions with a delay.
 async fn settled(client: &Client) -> Result<()> {
     let wanted = custom::PATHS_IN_OPENAPI;
-    until("OpenAPI and discovery know the custom resources", async || {
+    until("OpenAPI and discovery know the custom resources", SETTLE_LIMIT, async || {
         let index = client.get("/openapi/v3").await?.json()?;
         let aggregated = client
             .send(Request::get("/apis").header(
@@ -167,24 +167,10 @@ async fn caught_up(client: &Client, version: u64) -> Result<()> {
     {
         let target = format!("{collection}?resourceVersion={version}&limit=1");
         let target = format!("{target}&resourceVersionMatch=NotOlderThan");
-        until(&format!("{collection} is at version {version}"), async || {
+        until(&format!("{collection} is at version {version}"), SETTLE_LIMIT, async || {
             Ok(client.get(&target).await?.status.is_success())
         })
         .await?;
     }
     Ok(())
-}
-
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
-    let deadline = Instant::now() + SETTLE_LIMIT;
-    let mut poll = tokio::time::interval(POLL);
-    loop {
-        poll.tick().await;
-        if holds().await? {
-            return Ok(());
-        }
-        if Instant::now() > deadline {
-            bail!("not so in {SETTLE_LIMIT:?}: {what}");
-        }
-    }
 }

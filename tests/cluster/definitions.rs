@@ -10,13 +10,13 @@ use crate::clusters::Cluster;
 use crate::rig::client::{Answer, Client, Protocol, Request};
 use crate::rig::control_plane::{User, Version};
 use crate::rig::proxy_process::ProxyProcess;
+use crate::rig::wait::{until, until_hit};
 
 const DEFINITION: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.defaults.example.com";
 const WIDGETS: &str = "/apis/defaults.example.com/v1/namespaces/default/widgets";
 const WIDGET: &str = "/apis/defaults.example.com/v1/namespaces/default/widgets/one";
 
-const POLL: Duration = Duration::from_millis(50);
 /// The longest time until an apiserver serves a definition, or a replica answers.
 const SETTLED: Duration = Duration::from_secs(60);
 /// The longest time that an answer of Listless shows the old schema after the apiserver shows the
@@ -42,10 +42,8 @@ async fn defaults_are_shown(version: Version) {
     let through = proxy.client(Protocol::Http2);
     let straight = cluster.plane().client(User::Admin, Protocol::Http2).expect("a client");
     create(&straight).await;
-    until("the objects come from memory", async || {
-        through.get(WIDGETS).await.is_ok_and(|answer| answer.is_hit())
-    })
-    .await;
+    let list = Request::get(WIDGETS);
+    until_hit(&through, &list, SETTLED).await.expect("the objects from memory");
     let before = version_of(&straight).await;
     let mut latest = Duration::ZERO;
     for (round, colour) in COLOURS.into_iter().enumerate() {
@@ -54,16 +52,17 @@ async fn defaults_are_shown(version: Version) {
             Request::new(Method::PATCH, DEFINITION).body("application/merge-patch+json", patch);
         let changed = straight.send(patch).await;
         changed.and_then(Answer::successful).expect("a changed definition");
-        until("the apiserver shows the default", async || shows(&straight, colour).await).await;
-        let shown = Instant::now();
-        until("Listless shows the default", async || shows(&through, colour).await).await;
-        latest = latest.max(shown.elapsed());
-        until("the objects come from memory, with the default", async || {
+        shown(&straight, colour).await;
+        let begun = Instant::now();
+        shown(&through, colour).await;
+        latest = latest.max(begun.elapsed());
+        until("the objects come from memory, with the default", SETTLED, async || {
             let answer = through.get(WIDGETS).await.expect("an answer");
             assert!(contains(&answer, colour), "{colour} is lost again");
-            answer.is_hit()
+            Ok(answer.is_hit())
         })
-        .await;
+        .await
+        .expect("a hit");
     }
     assert_eq!(version_of(&straight).await, before, "the object was written");
     let deleted = straight.send(Request::new(Method::DELETE, DEFINITION)).await;
@@ -92,11 +91,12 @@ async fn create(client: &Client) {
         "apiVersion": "defaults.example.com/v1", "kind": "Widget",
         "metadata": {"name": "one"}, "spec": {},
     });
-    until("the apiserver takes an object", async || {
+    until("the apiserver takes an object", SETTLED, async || {
         let created = client.send(Request::new(Method::POST, WIDGETS).json(&widget)).await;
-        created.and_then(Answer::successful).is_ok()
+        Ok(created.and_then(Answer::successful).is_ok())
     })
-    .await;
+    .await
+    .expect("an object");
 }
 
 /// The part of the definition whose schema has a property with a default for each colour.
@@ -111,10 +111,15 @@ fn defaults(colours: &[&str]) -> Value {
     ]}})
 }
 
-/// Both the list and the object have the default.
-async fn shows(client: &Client, colour: &str) -> bool {
-    let (list, object) = tokio::join!(client.get(WIDGETS), client.get(WIDGET));
-    [list, object].into_iter().all(|answer| answer.is_ok_and(|answer| contains(&answer, colour)))
+/// Waits until both the list and the object have the default.
+async fn shown(client: &Client, colour: &str) {
+    until(&format!("the default {colour} is shown"), SETTLED, async || {
+        let (list, object) = tokio::join!(client.get(WIDGETS), client.get(WIDGET));
+        let has = |answer: &Answer| contains(answer, colour);
+        Ok(list.is_ok_and(|list| has(&list)) && object.is_ok_and(|object| has(&object)))
+    })
+    .await
+    .expect("a default");
 }
 
 fn contains(answer: &Answer, colour: &str) -> bool {
@@ -124,12 +129,4 @@ fn contains(answer: &Answer, colour: &str) -> bool {
 async fn version_of(client: &Client) -> String {
     let object = client.get(WIDGET).await.and_then(Answer::successful).expect("the object");
     object.json().expect("JSON")["metadata"]["resourceVersion"].to_string()
-}
-
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + SETTLED;
-    while !holds().await {
-        assert!(Instant::now() < deadline, "it takes longer than {SETTLED:?} until {what}");
-        tokio::time::sleep(POLL).await;
-    }
 }

@@ -23,7 +23,7 @@ pub mod protobuf;
 pub mod target;
 
 use case::{Caller, Case, Memory, Pace, Pages};
-use judge::{Bounds, Exchange, Served, Side};
+use judge::{Bounds, ComparedAnswers, Served, Side};
 use target::{Kind, Target};
 
 /// The number of retries of a response that changes by itself, before a difference counts.
@@ -302,7 +302,7 @@ impl<'a> Suite<'a> {
         };
         let (kind, dataset) = (self.through.kind(), self.dataset);
         let bounds = Bounds { floor, ceiling };
-        Ok(Exchange { case, dataset, kind, direct, through, bounds }.differences())
+        Ok(ComparedAnswers { case, dataset, kind, direct, through, bounds }.differences())
     }
 
     /// Follows each side's own tokens, page by page.

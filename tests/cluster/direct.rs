@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::clusters::Cluster;
 use crate::dataset::{Dataset, current_version};
 use crate::differential::case::{Case, Pace};
-use crate::differential::judge::{Bounds, Exchange, Side};
+use crate::differential::judge::{Bounds, ComparedAnswers, Side};
 use crate::differential::mutation::Mutation;
 use crate::differential::target::{Kind, Target};
 use crate::differential::{Suite, cases};
@@ -117,7 +117,7 @@ impl<'a> Pair<'a> {
     }
 
     fn differences(&self, through: &Answer) -> Vec<String> {
-        let exchange = Exchange {
+        let exchange = ComparedAnswers {
             case: self.case,
             dataset: self.dataset,
             kind: Kind::Listless,

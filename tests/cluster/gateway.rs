@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use http::Method;
 use listless::api::form::Form;
 use serde_json::{Value, json};
@@ -18,6 +18,7 @@ use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::client_program::ClientProgram;
 use crate::rig::control_plane::{Component, ControlPlane, User, Version};
 use crate::rig::proxy_process::ProxyProcess;
+use crate::rig::wait::until_hit;
 
 mod churn;
 mod rights;
@@ -179,13 +180,9 @@ impl Shop {
         let kubeconfig = self.plane.kubeconfig(User::Admin)?;
         let gateway = ProxyProcess::gateway(&kubeconfig, Some(&configuration(form))).await?;
         let client = Client::new(gateway.server(), Some(&User::Reader.token()), Protocol::Http1);
-        let deadline = Instant::now() + ARRIVAL_LIMIT;
-        let mut poll = tokio::time::interval(POLL);
-        let list = || Request::get(COLLECTION).header("accept", form.media_type());
-        while !client.send(list()).await?.is_hit() {
-            ensure!(Instant::now() < deadline, "never from memory\n{}", gateway.log());
-            poll.tick().await;
-        }
+        let list = Request::get(COLLECTION).header("accept", form.media_type());
+        let warm = until_hit(&client, &list, ARRIVAL_LIMIT).await;
+        warm.with_context(|| gateway.log())?;
         Ok(gateway)
     }
 

@@ -14,13 +14,12 @@ use crate::rig::artifact::source_folder;
 use crate::rig::client::{Answer, Client, Protocol, Request};
 use crate::rig::control_plane::Version;
 use crate::rig::load_data::LoadData;
+use crate::rig::wait::until_hit;
 use crate::unmodified::stage::{Scene, Stage};
 
 const DATA: LoadData = LoadData { namespace: "gzip", pods: 200, pollers: 4, apps: 20, nodes: 5 };
 
 const LIMIT: Duration = Duration::from_secs(30);
-
-const POLL: Duration = Duration::from_millis(50);
 
 const FORMS: [&str; 3] = [
     "application/json",
@@ -130,26 +129,12 @@ async fn same_state(through: &Client, path: &str, form: &str) -> Result<(Answer,
 }
 
 async fn plain(through: &Client, path: &str, form: &str) -> Result<Answer> {
-    hit(through, &Request::get(path).header("Accept", form)).await
+    until_hit(through, &Request::get(path).header("Accept", form), LIMIT).await
 }
 
 async fn compressed(through: &Client, path: &str, form: &str) -> Result<Answer> {
     let request = Request::get(path).header("Accept", form).header("Accept-Encoding", "gzip");
-    let answer = hit(through, &request).await?;
+    let answer = until_hit(through, &request, LIMIT).await?;
     ensure!(answer.header("content-encoding") == Some("gzip"), "{path} as {form}");
     Ok(answer)
-}
-
-/// Polls until memory answers.
-async fn hit(through: &Client, request: &Request) -> Result<Answer> {
-    let (begun, mut poll) = (Instant::now(), tokio::time::interval(POLL));
-    loop {
-        poll.tick().await;
-        let answer = through.send(request.clone()).await?.successful()?;
-        let said = answer.header("cache-status").unwrap_or_default();
-        if said.starts_with("listless; hit;") {
-            return Ok(answer);
-        }
-        ensure!(begun.elapsed() < LIMIT, "{}: {said}", request.target);
-    }
 }

@@ -16,6 +16,7 @@ use self::{other::Other, replica::Replica};
 use crate::clusters::{Machine, available};
 use crate::rig::client::{Answer, Client, Protocol, Request};
 use crate::rig::control_plane::{ControlPlane, User, Version};
+use crate::rig::wait::until;
 
 pub(crate) const WEBHOOKS: &str =
     "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
@@ -99,11 +100,12 @@ async fn containers_of_other_webhooks_are_served_too() {
     let other = Other::start("added-later").await.expect("another webhook");
     stage.put_webhook("zz-other", &other.url(), Some(other.bundle())).await.expect("a webhook");
     let mut stored = Value::Null;
-    until(KNOWN_LIMIT, async || {
+    until("both webhooks change a pod", KNOWN_LIMIT, async || {
         stored = stage.dry_run("shop", &pod("both")).await.unwrap_or_default();
-        stored["spec"]["containers"].as_array().is_some_and(|containers| containers.len() == 2)
+        Ok(stored["spec"]["containers"].as_array().is_some_and(|containers| containers.len() == 2))
     })
-    .await;
+    .await
+    .expect("a changed pod");
     is_injected(&stored);
     let added = &stored["spec"]["containers"][1];
     assert_eq!(added["name"], "added-later");
@@ -297,11 +299,12 @@ impl Stage {
 
     /// Waits until the apiserver knows the webhook and trusts it.
     pub(crate) async fn until_injected(&self, namespace: &str) {
-        until(KNOWN_LIMIT, async || {
-            let stored = self.dry_run(namespace, &pod("first")).await.expect("a pod");
-            stored["spec"]["initContainers"].is_array()
+        until("pods are injected", KNOWN_LIMIT, async || {
+            let stored = self.dry_run(namespace, &pod("first")).await?;
+            Ok(stored["spec"]["initContainers"].is_array())
         })
-        .await;
+        .await
+        .expect("an injected pod");
     }
 }
 
@@ -355,13 +358,4 @@ fn is_injected(stored: &Value) {
 fn account_volume(container: &Value) -> Option<&str> {
     let mounts = container["volumeMounts"].as_array()?;
     mounts.iter().find(|mount| mount["mountPath"] == ACCOUNT)?["name"].as_str()
-}
-
-async fn until(limit: Duration, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + limit;
-    let mut poll = tokio::time::interval(POLL);
-    while !holds().await {
-        assert!(Instant::now() < deadline, "not within {limit:?}");
-        poll.tick().await;
-    }
 }

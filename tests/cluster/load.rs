@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use crate::rig::client::Protocol;
+use crate::rig::client::{Protocol, Request};
 use crate::rig::control_plane::{ControlPlane, RequestCounts, User, Version};
 use crate::rig::load_data::LoadData;
 use crate::rig::proxy_process::ProxyProcess;
+use crate::rig::wait::until_hit;
 
 pub mod history;
 pub mod pollers;
@@ -33,7 +34,6 @@ cache:
       maxStaleness: 5s
 repeatPolls: {action: off}
 ";
-const WARM_POLL: Duration = Duration::from_millis(50);
 const WARM_LIMIT: Duration = Duration::from_secs(60);
 
 /// A control plane with the pods in it.
@@ -72,18 +72,8 @@ impl Fleet {
         let proxy = ProxyProcess::start(&kubeconfig, Some(CONFIGURATION)).await?;
         let client = proxy.client(Protocol::Http1);
         let target = format!("{}/{}", DATA.collection(), DATA.name(0));
-        let deadline = std::time::Instant::now() + WARM_LIMIT;
-        let mut poll = tokio::time::interval(WARM_POLL);
-        loop {
-            poll.tick().await;
-            let answer = client.get(&target).await?;
-            let status = answer.header("cache-status").unwrap_or_default();
-            if status.starts_with("listless; hit") {
-                return Ok(proxy);
-            }
-            if std::time::Instant::now() > deadline {
-                anyhow::bail!("never answered from memory: {status}\n{}", proxy.log());
-            }
-        }
+        let warm = until_hit(&client, &Request::get(&target), WARM_LIMIT).await;
+        warm.with_context(|| proxy.log())?;
+        Ok(proxy)
     }
 }

@@ -15,12 +15,12 @@ use tokio::task::JoinHandle;
 #[derive(Debug)]
 pub struct Relay {
     address: SocketAddr,
-    state: watch::Sender<State>,
+    state: watch::Sender<RelayState>,
     accepting: JoinHandle<()>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct State {
+struct RelayState {
     /// The server of new connections.
     authority: String,
     /// Connections of earlier generations are closed.
@@ -41,7 +41,7 @@ impl Relay {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
         let authority = authority.to_owned();
-        let state = State { authority, generation: 0, closed: false, stalled: false };
+        let state = RelayState { authority, generation: 0, closed: false, stalled: false };
         let (state, seen) = watch::channel(state);
         let accepting = tokio::spawn(accept(listener, seen));
         Ok(Self { address, state, accepting })
@@ -81,15 +81,15 @@ impl Drop for Relay {
     }
 }
 
-async fn accept(listener: TcpListener, state: watch::Receiver<State>) {
+async fn accept(listener: TcpListener, state: watch::Receiver<RelayState>) {
     while let Ok((client, _)) = listener.accept().await {
         tokio::spawn(pass_on(client, state.clone()));
     }
 }
 
 /// Both sides are closed at every kind of end; a server that is away closes, as its port would.
-async fn pass_on(client: TcpStream, mut state: watch::Receiver<State>) {
-    let State { authority, generation, closed, .. } = state.borrow().clone();
+async fn pass_on(client: TcpStream, mut state: watch::Receiver<RelayState>) {
+    let RelayState { authority, generation, closed, .. } = state.borrow().clone();
     if closed {
         return;
     }
@@ -105,7 +105,11 @@ async fn pass_on(client: TcpStream, mut state: watch::Receiver<State>) {
     }
 }
 
-async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut state: watch::Receiver<State>) {
+async fn copy(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mut state: watch::Receiver<RelayState>,
+) {
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         let Ok(length) = from.read(&mut piece).await else { return };

@@ -17,3 +17,5 @@ pub mod load_data;
 pub mod process;
 #[path = "rig/proxy_process.rs"]
 pub mod proxy_process;
+#[path = "rig/wait.rs"]
+pub mod wait;

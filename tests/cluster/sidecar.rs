@@ -15,6 +15,7 @@ use crate::faults::added;
 use crate::rig::client::{Answer, Client, Protocol, Request, Server};
 use crate::rig::control_plane::{Component, ControlPlane, User, Version};
 use crate::rig::proxy_process::ProxyProcess;
+use crate::rig::wait::{until, until_hit};
 
 const ACCOUNT: &str = "/api/v1/namespaces/shop/serviceaccounts/beside";
 const BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/rolebindings";
@@ -25,7 +26,6 @@ pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/shop/configmaps";
 const REVOKED_LIMIT: Duration = Duration::from_secs(65);
 /// The time after which a replaced token is copied and known.
 const ROTATED_LIMIT: Duration = Duration::from_secs(10);
-const POLL: Duration = Duration::from_millis(250);
 
 #[tokio::test]
 async fn a_sidecar_answers_its_service_account_and_forwards_all_others_on_1_36() {
@@ -42,7 +42,7 @@ async fn answers_its_service_account(version: Version) {
     let pod = Pod::start(cluster.plane()).await.expect("a sidecar");
     let first = pod.mirrored("token");
     let own = pod.client(Some(&first));
-    let warm = until_hit(&own, CONFIG_MAPS).await;
+    let warm = until_hit(&own, &Request::get(CONFIG_MAPS), ROTATED_LIMIT).await.expect("a hit");
     assert_eq!(said(&warm), said(&pod.straight(Some(&first)).await));
     pod.forwards_unauthenticated(&first).await;
     let impersonating = Request::get(CONFIG_MAPS).header("Impersonate-User", "reader");
@@ -53,10 +53,11 @@ async fn answers_its_service_account(version: Version) {
     let second = pod.replace_token().await;
     assert_ne!(first, second);
     let renewed = pod.client(Some(&second));
-    until(ROTATED_LIMIT, async || {
-        pod.mirrored("token") == second && get(&renewed, CONFIG_MAPS).await.is_hit()
+    until("the new token is used", ROTATED_LIMIT, async || {
+        Ok(pod.mirrored("token") == second && get(&renewed, CONFIG_MAPS).await.is_hit())
     })
-    .await;
+    .await
+    .expect("a rotation");
     let rotated = rotated.elapsed();
     assert!(get(&own, CONFIG_MAPS).await.is_hit(), "the token before is still good");
 
@@ -65,12 +66,13 @@ async fn answers_its_service_account(version: Version) {
     assert!(watch.headers()["cache-status"].to_str().is_ok_and(|said| said.contains("hit")));
     let revoked = Instant::now();
     send(&pod.admin, Method::DELETE, &format!("{BINDING}/beside")).await;
-    until(REVOKED_LIMIT, async || {
+    until("the withdrawn permission counts", REVOKED_LIMIT, async || {
         let answer = get(&renewed, CONFIG_MAPS).await;
         assert!(answer.status == 403 || answer.is_hit(), "{}", answer.status);
-        answer.status == 403
+        Ok(answer.status == 403)
     })
-    .await;
+    .await
+    .expect("a refusal");
     let polls = revoked.elapsed();
     let direct = pod.straight(Some(&second)).await;
     assert_eq!(said(&get(&renewed, CONFIG_MAPS).await), said(&direct));
@@ -102,7 +104,8 @@ async fn is_refused_once_deleted(version: Version) {
     let pod = Pod::start(cluster.plane()).await.expect("a sidecar");
     let token = pod.mirrored("token");
     let own = pod.client(Some(&token));
-    let list = until_hit(&own, CONFIG_MAPS).await.json().expect("JSON");
+    let list = until_hit(&own, &Request::get(CONFIG_MAPS), ROTATED_LIMIT).await.expect("a hit");
+    let list = list.json().expect("JSON");
     let version_shown = list["metadata"]["resourceVersion"].as_str().expect("a version");
     let watch = format!("{CONFIG_MAPS}?watch=1&resourceVersion={version_shown}");
     let direct = Client::new(&pod.apiserver, Some(&token), Protocol::Http2);
@@ -113,15 +116,16 @@ async fn is_refused_once_deleted(version: Version) {
     let deleted = Instant::now();
     send(&pod.admin, Method::DELETE, ACCOUNT).await;
     let mut straight = None;
-    until(REVOKED_LIMIT, async || {
+    until("the deleted account counts", REVOKED_LIMIT, async || {
         if straight.is_none() && pod.straight(Some(&token)).await.status == 401 {
             straight = Some(deleted.elapsed());
         }
         let answer = get(&own, CONFIG_MAPS).await;
         assert!(answer.status == 401 || answer.is_hit(), "{} {}", answer.status, answer.excerpt());
-        answer.status == 401
+        Ok(answer.status == 401)
     })
-    .await;
+    .await
+    .expect("a refusal");
     let refused = deleted.elapsed();
     create(&pod.admin, CONFIG_MAPS, "late").await;
     let mut told = Vec::new();
@@ -163,7 +167,7 @@ async fn follows_another_authority(version: Version) {
     let mut pod = Pod::start(&plane).await.expect("a sidecar");
     let token = pod.mirrored("token");
     let own = pod.client(Some(&token));
-    until_hit(&own, CONFIG_MAPS).await;
+    until_hit(&own, &Request::get(CONFIG_MAPS), ROTATED_LIMIT).await.expect("a hit");
 
     plane.stop(Component::Apiserver).expect("an end");
     plane.replace_authority().expect("no certificate");
@@ -179,12 +183,13 @@ async fn follows_another_authority(version: Version) {
     publish(&pod.folder.path().join("account"), &pod.apiserver, &token);
     let admin = plane.client(User::Admin, Protocol::Http1).expect("a client");
     create(&admin, CONFIG_MAPS, "after").await;
-    until(REVOKED_LIMIT, async || {
+    until("the published certificate is used", REVOKED_LIMIT, async || {
         let answer = get(&own, CONFIG_MAPS).await;
         assert!(answer.status == 200 || answer.status == 503, "{}", answer.excerpt());
-        answer.is_hit()
+        Ok(answer.is_hit())
     })
-    .await;
+    .await
+    .expect("a recovery");
     let recovered = published.elapsed();
     let shown = get(&own, CONFIG_MAPS).await;
     assert_eq!(said(&shown), said(&pod.straight(Some(&token)).await));
@@ -308,25 +313,6 @@ async fn get(client: &Client, path: &str) -> Answer {
 async fn send(client: &Client, method: Method, path: &str) {
     let answer = client.send(Request::new(method, path)).await.expect("an answer");
     answer.successful().expect("a success");
-}
-
-async fn until_hit(client: &Client, path: &str) -> Answer {
-    let mut answer = get(client, path).await;
-    until(ROTATED_LIMIT, async || {
-        answer = get(client, path).await;
-        answer.is_hit()
-    })
-    .await;
-    answer
-}
-
-async fn until(limit: Duration, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + limit;
-    let mut poll = tokio::time::interval(POLL);
-    while !holds().await {
-        assert!(Instant::now() < deadline, "not within {limit:?}");
-        poll.tick().await;
-    }
 }
 
 /// The message of a Status, or the names of objects.

@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
 use super::helm::{Helm, Major, custom_resources};
-use super::objects::{Places, read, said};
+use super::objects::{Locations, read, said};
 use super::{EXAMPLES, NAMESPACE, RELEASE, chart, example, inventory, render};
 use crate::clusters::{Machine, available, skipped};
 use crate::rig::artifact::Built;
@@ -52,7 +52,7 @@ async fn the_apiserver_accepts_every_rendered_object_on_1_30() {
 async fn takes_every_object(version: Version) {
     let Some(stage) = Stage::set(version).await else { return };
     let Some(helm) = Helm::get(Major::Four, None) else { return };
-    let places = Places::read(&stage.client).await.expect("discovery");
+    let places = Locations::read(&stage.client).await.expect("discovery");
     let mut taken = 0;
     for name in EXAMPLES {
         for object in read(&render::render(&helm, name, "1.33.0")).expect("YAML") {

@@ -9,10 +9,10 @@ use crate::rig::client::Client;
 
 /// The path of each kind: by group and version, then by kind.
 #[derive(Debug)]
-pub struct Places(BTreeMap<(String, String), Place>);
+pub struct Locations(BTreeMap<(String, String), Location>);
 
 #[derive(Clone, Debug)]
-struct Place {
+struct Location {
     prefix: String,
     plural: String,
     namespaced: bool,
@@ -52,9 +52,9 @@ pub async fn resources(client: &Client, prefix: &str) -> Result<Vec<Value>> {
     Ok(all.filter(whole).cloned().collect())
 }
 
-// === impl Places ===
+// === impl Locations ===
 
-impl Places {
+impl Locations {
     /// From discovery.
     pub async fn read(client: &Client) -> Result<Self> {
         let mut places = BTreeMap::new();
@@ -62,7 +62,7 @@ impl Places {
             for resource in resources(client, &prefix).await? {
                 let text = |name: &str| resource[name].as_str().unwrap_or_default().to_owned();
                 let namespaced = resource["namespaced"] == true;
-                let place = Place { prefix: prefix.clone(), plural: text("name"), namespaced };
+                let place = Location { prefix: prefix.clone(), plural: text("name"), namespaced };
                 places.insert((group_version.clone(), text("kind")), place);
             }
         }
@@ -76,7 +76,7 @@ impl Places {
         let kind = text(&object["kind"]).context("no kind")?;
         let name = text(&object["metadata"]["name"]).context("no name")?;
         let place = self.0.get(&(version, kind)).with_context(|| format!("unknown {object}"))?;
-        let Place { prefix, plural, namespaced } = place;
+        let Location { prefix, plural, namespaced } = place;
         if !namespaced {
             return Ok(format!("{prefix}/{plural}/{name}"));
         }

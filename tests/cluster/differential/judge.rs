@@ -53,7 +53,7 @@ pub struct Side {
 
 /// Two answers and what is known about them.
 #[derive(Clone, Copy, Debug)]
-pub struct Exchange<'a> {
+pub struct ComparedAnswers<'a> {
     /// The request.
     pub case: &'a Case,
     /// The data it reads.
@@ -119,9 +119,9 @@ impl Side {
     }
 }
 
-// === impl Exchange ===
+// === impl ComparedAnswers ===
 
-impl Exchange<'_> {
+impl ComparedAnswers<'_> {
     /// Every difference, in words; none means that no client could distinguish the responses.
     pub fn differences(&self) -> Vec<String> {
         let mut found = Vec::new();

@@ -65,6 +65,8 @@ pub struct Run {
     pub cpu: Cpu,
     /// Processor time of Listless.
     pub listless: f64,
+    /// The median duration of an operation, if the driver measures it.
+    pub p50_millis: Option<f64>,
     /// Requests of the driver that Listless saved the apiserver, by its own report.
     pub saved: u64,
     /// Requests that it reports it would have saved.
@@ -163,13 +165,13 @@ async fn run(
         Some(proxy) => proxy.metrics().await?.sums("listless_forwarded_total", &[], "reason"),
         None => BTreeMap::new(),
     };
-    let version = plane.version();
     Ok(Run {
-        version,
+        version: plane.version(),
         driver,
         way,
         window,
         operations,
+        p50_millis: after.tally.p50_millis(&before.tally),
         tally: after.tally,
         requests,
         cpu,

@@ -98,15 +98,15 @@ impl fmt::Display for Table {
         writeln!(
             out,
             "| control plane | driver | way | s | operations | LIST | GET | writes | discovery | other \
-             | apiserver CPU s | etcd CPU s | Listless CPU s |\n\
-             | --- | --- | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |"
+             | apiserver CPU s | etcd CPU s | Listless CPU s | p50 ms |\n\
+             | --- | --- | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |"
         )?;
         for run in &self.0 {
             let Run { operations, requests, cpu, listless, .. } = run;
             writeln!(
                 out,
                 "| {} | {} | {} | {:.0} | {operations} | {} | {} | {} | {} | {} | {:.2} | {:.2} \
-                 | {listless:.2} |",
+                 | {listless:.2} | {} |",
                 run.version.name(),
                 run.driver.name(),
                 run.way.name(),
@@ -118,6 +118,7 @@ impl fmt::Display for Table {
                 requests.others,
                 cpu.apiserver,
                 cpu.etcd,
+                run.p50_millis.map_or_else(|| "–".to_owned(), |p50| format!("{p50:.1}")),
             )?;
         }
         writeln!(

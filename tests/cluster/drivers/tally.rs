@@ -16,6 +16,9 @@ pub struct Tally {
     pub period_seconds: f64,
     /// The median deviation from it, as a share of it.
     pub jitter: f64,
+    /// The durations of all operations; empty for drivers that do not measure them.
+    #[serde(default)]
+    pub millis: Vec<f64>,
     /// The failures.
     pub errors: Vec<String>,
 }
@@ -27,9 +30,20 @@ const OFF_MAX: f64 = 0.1;
 // === impl Tally ===
 
 impl Tally {
+    /// Returns the median duration of the operations since an earlier tally, in milliseconds.
+    pub fn p50_millis(&self, before: &Self) -> Option<f64> {
+        median(self.millis.get(before.millis.len()..)?.to_vec())
+    }
+
     /// Reports whether the machine let the driver do everything once each period.
     pub fn keeps(&self, period: Duration) -> bool {
         let off = (self.period_seconds / period.as_secs_f64() - 1.0).abs();
         off.max(self.jitter) <= OFF_MAX
     }
+}
+
+/// Returns the median of some values, if there are any.
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }

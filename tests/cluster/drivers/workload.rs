@@ -12,7 +12,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
-use super::tally::Tally;
+use super::tally::{Tally, median};
 
 /// A cold start of a JVM on a busy machine.
 const LINE_LIMIT: Duration = Duration::from_secs(60);
@@ -171,11 +171,6 @@ impl Runs {
         let jitter = median(distances).unwrap_or_default();
         Tally { period_seconds, jitter, ..self.tally.clone() }
     }
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }
 
 fn locked(runs: &Mutex<Runs>) -> std::sync::MutexGuard<'_, Runs> {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
@@ -19,6 +19,7 @@ use crate::dataset::{Dataset, Item, create_all, current_version};
 use crate::etcd::ask;
 use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{ControlPlane, User};
+use crate::rig::wait::until;
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
@@ -50,14 +51,13 @@ const RICH: [&str; 5] = ["pods", "jobs", "cronjobs", "events", "clocks"];
 const PER_KIND: usize = 4;
 
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
-const POLL: Duration = Duration::from_millis(100);
 
 /// Makes the objects; returns the data set as it is then.
 pub async fn load(plane: &ControlPlane, dataset: Dataset) -> Result<Dataset> {
     let client = plane.client(User::Admin, Protocol::Http1)?;
     let namespace = json!({"metadata": {"name": NAMESPACE}});
     create_all(&client, vec![Item::new("/api/v1/namespaces", namespace), definition()]).await?;
-    until(&client, async |client| Ok(client.get(CLOCKS).await?.status.is_success())).await?;
+    until_served(&client, CLOCKS).await?;
     let mut aged = BTreeMap::new();
     for (kind, number, age) in objects() {
         let post = Request::new(Method::POST, &kind.own()).json(&kind.object(number));
@@ -82,7 +82,7 @@ pub async fn load(plane: &ControlPlane, dataset: Dataset) -> Result<Dataset> {
             "{}?resourceVersion={version_after}&resourceVersionMatch=NotOlderThan&limit=1",
             kind.own()
         );
-        until(&client, async |client| Ok(client.get(&target).await?.status.is_success())).await?;
+        until_served(&client, &target).await?;
     }
     Ok(Dataset { version_after, ..dataset })
 }
@@ -176,16 +176,9 @@ async fn keys(etcd: SocketAddr) -> Result<Vec<String>> {
         .collect()
 }
 
-async fn until(client: &Client, mut holds: impl AsyncFnMut(&Client) -> Result<bool>) -> Result<()> {
-    let deadline = Instant::now() + SETTLE_LIMIT;
-    let mut poll = tokio::time::interval(POLL);
-    loop {
-        poll.tick().await;
-        if holds(client).await? {
-            return Ok(());
-        }
-        ensure!(Instant::now() < deadline, "the aged objects never settled");
-    }
+/// Waits until the apiserver answers a GET with a success.
+async fn until_served(client: &Client, target: &str) -> Result<()> {
+    until(target, SETTLE_LIMIT, async || Ok(client.get(target).await?.status.is_success())).await
 }
 
 #[test]

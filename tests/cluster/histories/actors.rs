@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// One object, by its path.
 #[derive(Clone, Copy)]
-struct Place {
+struct ObjectPath {
     resource: Resource,
     prefix: &'static str,
     plural: &'static str,
@@ -36,9 +36,9 @@ struct Place {
     name: &'static str,
 }
 
-// === impl Place ===
+// === impl ObjectPath ===
 
-impl Place {
+impl ObjectPath {
     fn random(dice: &mut Dice) -> Self {
         let resource = dice.one_of(&Resource::ALL);
         let (mut prefix, plural) = resource.path();
@@ -101,7 +101,7 @@ pub async fn client(world: Arc<World>, mut dice: Dice) {
 pub async fn outsider(world: Arc<World>, mut dice: Dice) {
     let client = world.straight();
     while !world.over.load(Ordering::SeqCst) {
-        let place = Place::random(&mut dice);
+        let place = ObjectPath::random(&mut dice);
         let (request, _) = random_write(&place, &mut dice);
         let _ = send(&client, request).await;
         // Its pace is about thirteen writes a second, which leaves the apiserver time for the
@@ -115,7 +115,7 @@ async fn send(client: &Client, request: Request) -> Result<Answer> {
 }
 
 async fn read(world: &World, client: &Client, dice: &mut Dice) -> Result<()> {
-    let place = Place::random(dice);
+    let place = ObjectPath::random(dice);
     let asked_version = match dice.roll(10) {
         0 => Version::Zero,
         1 => world.records.shown(place.resource).map_or(Version::Unset, Version::AtLeast),
@@ -185,7 +185,7 @@ pub fn list(list: &Value) -> Shown {
 }
 
 async fn write(world: &World, client: &Client, dice: &mut Dice) -> Result<()> {
-    let place = Place::random(dice);
+    let place = ObjectPath::random(dice);
     let (request, removes) = random_write(&place, dice);
     let started = Instant::now();
     let answer = send(client, request).await?;
@@ -208,7 +208,7 @@ async fn write(world: &World, client: &Client, dice: &mut Dice) -> Result<()> {
 }
 
 /// Sends one write; returns whether it removes.
-fn random_write(place: &Place, dice: &mut Dice) -> (Request, bool) {
+fn random_write(place: &ObjectPath, dice: &mut Dice) -> (Request, bool) {
     let object = place.object();
     let labels = json!({"metadata": {"labels": {"app": dice.one_of(&APPS)}}}).to_string();
     match dice.roll(10) {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result};
 use http::Method;
 use serde_json::json;
 
@@ -11,6 +11,7 @@ use crate::relay::Relay;
 use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{Component, ControlPlane, User, Version};
 use crate::rig::proxy_process::ProxyProcess;
+use crate::rig::wait::until_hit;
 
 /// The duration of a cut between Listless and the apiserver.
 const CUT: Duration = Duration::from_secs(1);
@@ -27,7 +28,6 @@ cache:
 const FORMS: [&str; 2] = [JSON, "application/vnd.kubernetes.protobuf"];
 const JSON: &str = "application/json";
 const WARM_LIMIT: Duration = Duration::from_secs(60);
-const WARM_POLL: Duration = Duration::from_millis(50);
 
 /// The control plane.
 #[derive(Debug)]
@@ -112,21 +112,11 @@ impl Scene<'_> {
     /// Polls as another workload would, until memory answers.
     async fn warm(&self, forms: &[&str]) -> Result<()> {
         let client = self.proxy.client(Protocol::Http1);
-        let deadline = std::time::Instant::now() + WARM_LIMIT;
-        let mut poll = tokio::time::interval(WARM_POLL);
         let in_each = |resource| forms.iter().map(move |form| (resource, *form));
         for (resource, form) in ["pods", "configmaps"].into_iter().flat_map(in_each) {
-            loop {
-                poll.tick().await;
-                let list = Request::get(&self.collection(resource)).header("accept", form);
-                let answer = client.send(list).await?.successful()?;
-                let status = answer.header("cache-status").unwrap_or_default();
-                if status.starts_with("listless; hit") {
-                    break;
-                }
-                let late = std::time::Instant::now() > deadline;
-                ensure!(!late, "{resource} never from memory: {status}\n{}", self.proxy.log());
-            }
+            let list = Request::get(&self.collection(resource)).header("accept", form);
+            let warm = until_hit(&client, &list, WARM_LIMIT).await;
+            warm.with_context(|| self.proxy.log())?;
         }
         Ok(())
     }

@@ -45,10 +45,10 @@ final class Drive {
   }
 
   private void poll(int number) {
-    tally.begin(number);
+    long begun = tally.begin(number);
     try {
       client.pods().inNamespace(namespace).withLabel("app", "app-3").list();
-      tally.done();
+      tally.done(begun);
     } catch (RuntimeException failure) {
       tally.failed("poller " + number + ": " + failure);
     }

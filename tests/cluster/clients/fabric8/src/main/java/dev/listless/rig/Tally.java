@@ -14,10 +14,11 @@ final class Tally {
   private int cycles;
   private final Map<Integer, Long> begun = new HashMap<>();
   private final List<Double> gaps = new ArrayList<>();
+  private final List<Double> millis = new ArrayList<>();
   private final List<String> errors = new ArrayList<>();
 
-  /** A thread begins its next poll; a round is one of the first thread. */
-  synchronized void begin(int thread) {
+  /** A thread begins its next poll; a round is one of the first thread. Returns the time. */
+  synchronized long begin(int thread) {
     long now = System.nanoTime();
     Long last = begun.put(thread, now);
     if (last != null) {
@@ -26,10 +27,13 @@ final class Tally {
     if (thread == 0) {
       cycles++;
     }
+    return now;
   }
 
-  synchronized void done() {
+  /** Counts a poll that began at a time. */
+  synchronized void done(long begun) {
     operations++;
+    millis.add((System.nanoTime() - begun) / 1e6);
   }
 
   synchronized void failed(String what) {
@@ -45,6 +49,7 @@ final class Tally {
     line.put("cycles", cycles);
     line.put("periodSeconds", period);
     line.put("jitter", period > 0 ? deviation / period : 0);
+    line.put("millis", millis);
     line.put("errors", errors);
     return Serialization.asJson(line).replaceAll("\\s*\\n\\s*", " ");
   }
