@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the binary is made of: image/sbom.sh FOLDER
+# The parts of the binary: image/sbom.sh FOLDER
 #
 # Writes FOLDER/sbom.spdx.json (SPDX 2.3) and FOLDER/licenses/: our licence, and a list of every crate
 # with its licence, followed by the texts. All of it follows from Cargo.lock and the crates' sources.

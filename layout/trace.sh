@@ -25,7 +25,7 @@ LD_PRELOAD="$folder/trace.so" TRACED=/dist/listless FUNCTIONS="$folder/offsets" 
   cargo bench --locked --bench proxy -- --profile dist --seconds 1 --rounds 1 --samples 200 ||
   [ -s "$folder/ran" ] # its gates mean nothing here
 
-# What ends a name, a hash or the number of a copy, changes with every compiler and every dependency.
+# The end of a name, a hash or the number of a copy, changes with every compiler and every dependency.
 {
   echo "# Functions that ran in the benches, to be linked side by side; written by layout/trace.sh."
   LC_ALL=C join <(LC_ALL=C sort "$folder/ran") "$folder/functions" | cut -d ' ' -f 2 |

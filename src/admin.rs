@@ -23,11 +23,11 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
     cache::ReplicaStatus,
+    connection_limit::{Bounds, ConnectionLimit, ConnectionSlot},
     explain::{ExplainedRequest, Explanation},
     insight::report::{Apiserver, Report},
     lifecycle::{Draining, Heartbeat, Ready},
     metrics::{Limit, Metrics},
-    places::{Bounds, ConnectionPlace, Places},
     tap::Tap,
     timeline::Timeline,
 };
@@ -95,24 +95,24 @@ const ACCEPT_REST: Duration = Duration::from_millis(100);
 /// The heartbeat age at which the data path counts as dead.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(30);
 
-/// Serves one address until the task is dropped. A new connection evicts an old one when all places
-/// are taken: see [`Places`].
+/// Serves one address until the task is dropped. A new connection evicts an old one when all slots
+/// are taken: see [`ConnectionLimit`].
 pub async fn serve(listener: TcpListener, audience: Audience, sources: Arc<Sources>) {
-    let places = Places::new(BOUNDS);
+    let slots = ConnectionLimit::new(BOUNDS);
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let Ok(place) = places.take(peer.ip()) else { continue };
-                if place.made_room() {
+                let Ok(slot) = slots.take(peer.ip()) else { continue };
+                if slot.made_room() {
                     sources.metrics.limit_reached(Limit::AdminConnections);
                 }
-                tokio::spawn(connection(stream, audience, sources.clone(), place));
+                tokio::spawn(connection(stream, audience, sources.clone(), slot));
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept an admin connection");
-                if !places.shed() {
-                    tokio::time::sleep(ACCEPT_REST).await;
-                }
+                slots.shed();
+                // The descriptor is free only after the task of the closed connection has run.
+                tokio::time::sleep(ACCEPT_REST).await;
             }
         }
     }
@@ -122,9 +122,9 @@ async fn connection(
     stream: TcpStream,
     audience: Audience,
     sources: Arc<Sources>,
-    place: ConnectionPlace,
+    slot: ConnectionSlot,
 ) {
-    let asked = place.clone();
+    let asked = slot.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let answer = page::answer(&sources, audience, &request);
         let answer = match asked.begin() {
@@ -147,7 +147,7 @@ async fn connection(
         served = served => if let Err(error) = served {
             tracing::debug!(%error, "an admin connection ended early");
         },
-        () = place.closed() => tracing::debug!("closed an admin connection to make room for another"),
+        () = slot.closed() => tracing::debug!("closed an admin connection to make room for another"),
         () = lifetime => tracing::debug!("closed an admin connection at its maximum lifetime"),
     }
 }

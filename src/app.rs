@@ -27,9 +27,9 @@ use crate::{
         reflector::Random,
     },
     config::Config,
+    connection_limit::ConnectionLimit,
     insight::{Insight, report::Report},
     metrics::{Limit, Metrics, ReplicaEnd, ReplicaSample, ReplicaState, ReplicaTotals},
-    places::Places,
     proxy::{
         Parts, Proxy,
         authorize::Authorize,
@@ -88,7 +88,7 @@ pub struct Running {
     insight: Insight,
     config: watch::Receiver<Arc<Config>>,
     shown: Shown,
-    places: Places,
+    slots: ConnectionLimit,
     health: Health,
     /// Learns the state of the apiserver.
     prober: Arc<dyn Client>,
@@ -133,8 +133,8 @@ impl Running {
         let clients = UpstreamClients::new(&clients, &metrics, &warnings, &insight, &health);
         let suspension = Suspension::system();
         let cache = Cache::new(clients.follower, settings, random.clone(), clock, suspension);
-        let discovery =
-            Discovery::new(clients.discoverer, random.clone(), metrics.clone(), cache.clone());
+        let counted = (metrics.clone(), insight.clone());
+        let discovery = Discovery::new(clients.discoverer, random.clone(), counted, cache.clone());
         let audit = Audit::new(metrics.clone());
         let auditing = audit.follow(config.clone());
         start_eager(&config.borrow(), &cache);
@@ -170,7 +170,7 @@ impl Running {
         };
         let begin_drain = CancellationToken::new();
         let proxy = Arc::new(Proxy::new(parts));
-        let (places, listening) =
+        let (slots, listening) =
             start_listening(listeners, tls, proxy.clone(), listener_metrics, begin_drain.clone());
         Self {
             proxy,
@@ -179,7 +179,7 @@ impl Running {
             insight,
             config,
             shown,
-            places,
+            slots,
             health,
             prober,
             begin_drain,
@@ -200,9 +200,9 @@ impl Running {
 
     /// Returns the data sources of the admin server.
     pub fn sources(&self, process_health: ProcessHealth) -> admin::Sources {
-        let places = self.places.clone();
+        let slots = self.slots.clone();
         let shown = self.shown.sources(process_health, &self.cache, self.reporter());
-        admin::Sources { has_room: Box::new(move || places.has_room()), ..shown }
+        admin::Sources { has_room: Box::new(move || slots.has_room()), ..shown }
     }
 
     /// Asks the apiserver for its version, and returns what is wrong with it by `within`.
@@ -246,20 +246,20 @@ impl Running {
     }
 }
 
-/// Serves clients until the drain; returns their connections' places and the task.
+/// Serves clients until the drain; returns their connections' slots and the task.
 fn start_listening(
     listeners: Vec<Bound>,
     tls: ListenerTls,
     proxy: Arc<Proxy>,
     metrics: Metrics,
     begin: CancellationToken,
-) -> (Places, JoinHandle<()>) {
+) -> (ConnectionLimit, JoinHandle<()>) {
     let drain = listen::Drain { begin, deadline: DRAIN_DEADLINE };
     let limits = listen::Limits::default();
-    let places = limits.places();
-    let bounded = (limits, places.clone());
+    let slots = limits.connection_limit();
+    let bounded = (limits, slots.clone());
     let serving = listen::serve(listeners, tls, proxy, bounded, drain, metrics);
-    (places, tokio::spawn(serving))
+    (slots, tokio::spawn(serving))
 }
 
 fn unreachable(cause: &str) -> String {

@@ -7,9 +7,9 @@
 pub mod contact;
 mod fetch;
 pub mod injector;
+pub mod permissions;
 pub mod pods;
 pub mod release;
-pub mod rights;
 pub mod trial;
 pub mod webhook;
 
@@ -22,9 +22,9 @@ pub use fetch::{Asker, Subject, Vantage};
 use self::{
     contact::Contact,
     injector::Injector,
+    permissions::{Permission, Read},
     pods::Pods,
     release::Kubelets,
-    rights::{Read, Right},
     trial::Trial,
     webhook::Webhook,
 };
@@ -107,7 +107,7 @@ pub struct Facts {
     /// The injector behind the webhook.
     pub injector: Found<Option<Injector>>,
     /// The permissions of the injector.
-    pub injector_rights: Found<Vec<Right>>,
+    pub injector_permissions: Found<Vec<Permission>>,
     /// The pods, counted.
     pub pods: Found<Pods>,
     /// The kubelets of the nodes.
@@ -180,13 +180,13 @@ impl Facts {
         if self.version.is_ok() {
             let injector = self.injector.as_ref().ok().and_then(Option::as_ref);
             checks.extend([
-                rights::features(&self.groups),
-                rights::own(&self.user, &self.reads),
+                permissions::features(&self.groups),
+                permissions::own(&self.user, &self.reads),
                 webhook::configured(&self.webhook),
                 contact::certificate(webhook, &self.contact, now),
                 trial::injection(&self.trial),
                 injector::runs(&self.injector, webhook),
-                rights::of_injector(&self.injector_rights),
+                permissions::of_injector(&self.injector_permissions),
                 pods::image(&self.pods, injector),
                 pods::sidecars(&self.pods),
                 pods::up_to_date(&self.pods, injector),

@@ -6,7 +6,7 @@
 mod check;
 mod check_rule;
 mod document;
-mod places;
+mod locations;
 mod problem;
 mod quantity;
 mod raw;
@@ -26,8 +26,8 @@ use crate::policy::Policy;
 pub use document::{
     choices, default_document, effective_document, schema, schema_document, schema_of,
 };
-pub use places::ConfigPlace;
-use places::{DEPTH_MAX, Places};
+pub use locations::ConfigLocation;
+use locations::{DEPTH_MAX, FieldLocations};
 pub use problem::Problem;
 pub use quantity::{NotAnAmount, Quantity, Span};
 pub use raw::{
@@ -125,7 +125,7 @@ impl Config {
     /// Checks the content of a file. The path appears in error messages.
     pub fn from_bytes(file: &Path, bytes: &[u8]) -> Result<Self, Error> {
         parse(bytes).map_err(|mut problems| {
-            problems.sort_by_key(|problem| problem.place);
+            problems.sort_by_key(|problem| problem.location);
             Error::Invalid { file: file.to_owned(), problems }
         })
     }
@@ -162,11 +162,11 @@ fn read(file: &Path) -> Result<Vec<u8>, Error> {
 fn parse(bytes: &[u8]) -> Result<Config, Vec<Problem>> {
     let text =
         std::str::from_utf8(bytes).map_err(|_| vec![Problem::new("", "is not UTF-8 text")])?;
-    let places = Places::read(text);
-    let empty: Vec<_> = places
+    let locations = FieldLocations::read(text);
+    let empty: Vec<_> = locations
         .without_value()
-        .map(|(field, place)| Problem {
-            place: Some(place),
+        .map(|(field, location)| Problem {
+            location: Some(location),
             ..Problem::new(field, "has no value; set one, or remove the key for its default")
         })
         .collect();
@@ -174,22 +174,22 @@ fn parse(bytes: &[u8]) -> Result<Config, Vec<Problem>> {
     let raw = match serde_saphyr::from_str_with_options::<RawConfig>(text, options) {
         Ok(raw) if empty.is_empty() => raw,
         read => {
-            let error = || read.err().map(|error| Problem::from_yaml(&error, &places));
+            let error = || read.err().map(|error| Problem::from_yaml(&error, &locations));
             let mut problems = if empty.is_empty() { error().into_iter().collect() } else { empty };
-            repair::find_others(text, &places, &mut problems);
+            repair::find_others(text, &locations, &mut problems);
             return Err(problems);
         }
     };
-    let placed = |problem: Problem| problem.placed(&places);
+    let located = |problem: Problem| problem.located(&locations);
     let mut config =
-        raw.check().map_err(|problems| problems.into_iter().map(placed).collect::<Vec<_>>())?;
-    config.warnings = config.warnings.into_iter().map(placed).collect();
+        raw.check().map_err(|problems| problems.into_iter().map(located).collect::<Vec<_>>())?;
+    config.warnings = config.warnings.into_iter().map(located).collect();
     Ok(config)
 }
 
 /// Formats one line per problem, each starting with the file.
 fn lines(file: &Path, problems: &[Problem]) -> String {
-    let separator = |problem: &Problem| if problem.place.is_some() { ":" } else { ": " };
+    let separator = |problem: &Problem| if problem.location.is_some() { ":" } else { ": " };
     let line = |problem: &Problem| format!("{}{}{problem}", file.display(), separator(problem));
     problems.iter().map(line).collect::<Vec<_>>().join("\n")
 }

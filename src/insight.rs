@@ -26,7 +26,7 @@ use std::{
     hash::{BuildHasher, Hash},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -37,6 +37,7 @@ use self::{
     account::{Account, AccountPlace, Changed, Record},
     arrivals::Budget,
     client_group::ClientGroup,
+    cost::Lists,
     counts::Counts,
     report::Report,
     shape::Shape,
@@ -64,6 +65,8 @@ struct Shared {
     budget: Budget,
     versions: Versions,
     sent: Sent,
+    /// `true` if the apiserver reads consistent lists from etcd.
+    lists_from_etcd: AtomicBool,
     metrics: Metrics,
 }
 
@@ -161,6 +164,7 @@ impl Insight {
             budget: Budget::new(ARRIVALS_MAX),
             versions: Versions::default(),
             sent: Sent::default(),
+            lists_from_etcd: AtomicBool::new(false),
             metrics,
         }))
     }
@@ -187,7 +191,17 @@ impl Insight {
             version: asker.version,
             at: self.millis(record.started),
         };
-        asker.account.record(place, record, &self.0.budget);
+        asker.account.record(place, record, self.lists(), &self.0.budget);
+    }
+
+    /// Sets the source of the apiserver's consistent lists, which depends on its release.
+    pub fn set_lists(&self, lists: Lists) {
+        self.0.lists_from_etcd.store(lists == Lists::FromEtcd, Ordering::Relaxed);
+    }
+
+    fn lists(&self) -> Lists {
+        let from_etcd = self.0.lists_from_etcd.load(Ordering::Relaxed);
+        if from_etcd { Lists::FromEtcd } else { Lists::FromCache }
     }
 
     /// Counts a request to the apiserver.

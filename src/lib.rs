@@ -9,6 +9,7 @@ pub mod cache;
 pub mod check;
 pub mod cli;
 pub mod config;
+pub mod connection_limit;
 #[cfg(feature = "demo")]
 pub mod demo;
 pub mod error;
@@ -22,7 +23,6 @@ pub mod limit;
 pub mod metrics;
 pub mod mirror;
 pub mod notify;
-pub mod places;
 pub mod policy;
 pub mod proxy;
 pub mod shares;

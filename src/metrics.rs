@@ -35,10 +35,10 @@ use crate::api::GroupVersionResource;
 pub use client::RequestSample;
 pub use document::document;
 pub use labels::{
-    AuditResult, Certificate, Connect, DocumentResult, Event, Held, Injection, Lane, Limit, Origin,
-    Outcome, PollLimit, Protocol, ReplicaCheck, ReplicaEnd, ReplicaState, ReplicaWatchEnd, Review,
-    Round, ServedBy, Shadow, Transport, UpstreamCause, UpstreamFault, Wait, WatchEnd,
-    WatchEventType, WorkerEnd, Would,
+    AuditResult, Certificate, Connect, DocumentResult, EdgeRefusal, Event, Held, Injection, Lane,
+    Limit, Origin, Outcome, PollLimit, Protocol, ReplicaCheck, ReplicaEnd, ReplicaState,
+    ReplicaWatchEnd, Review, Round, ServedBy, Shadow, Transport, UpstreamCause, UpstreamFault,
+    Wait, WatchEnd, WatchEventType, WorkerEnd, Would,
 };
 pub use replica::{ReplicaSample, ReplicaTotals};
 pub use totals::Totals;

@@ -65,10 +65,10 @@ use crate::{
         request::{NotModelled, RequestInfo},
     },
     body::Body,
-    cache::Cache,
+    cache::{Cache, store::Snapshot},
     config::Config,
     error::Error,
-    insight::Insight,
+    insight::{Insight, cost::Collection},
     metrics::Transport,
     policy::Mode,
     websocket::Asked,
@@ -195,7 +195,7 @@ impl Proxy {
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
         if config.policy.mode() == Mode::Observe {
-            return self.observe(context, target, config, request, log).await;
+            return Box::pin(self.observe(context, target, config, request, log)).await;
         }
         let rules = target.rules(&config.policy, request.headers());
         let plan = match target.info {
@@ -207,15 +207,24 @@ impl Proxy {
         log.decided(&plan);
         let info = &target.info;
         let send_time = SendTime::AtOnce;
+        // All but the hit are boxed, so that a hit moves none of their large futures.
         match plan {
             Plan::Read(answer) => self.read(context, target, answer, request, log).await,
-            Plan::Watch(answer) => self.watch(context, target, answer, request, log).await,
-            Plan::Document(plan) => self.document(context, info, plan, request, log).await,
-            Plan::Share(forward) => {
-                self.share(context, info, forward, send_time, request, log).await
+            Plan::Watch(answer) => {
+                Box::pin(self.watch(context, target, answer, request, log)).await
             }
-            Plan::Forward(forward) => self.forward(context, info, forward, request, log).await,
-            Plan::Pace(pace) => self.pace(context, target, &rules, pace, request, log).await,
+            Plan::Document(plan) => {
+                Box::pin(self.document(context, info, plan, request, log)).await
+            }
+            Plan::Share(forward) => {
+                Box::pin(self.share(context, info, forward, send_time, request, log)).await
+            }
+            Plan::Forward(forward) => {
+                Box::pin(self.forward(context, info, forward, request, log)).await
+            }
+            Plan::Pace(pace) => {
+                Box::pin(self.pace(context, target, &rules, pace, request, log)).await
+            }
             Plan::Reject(Reject { retry_after_secs }) => {
                 Err(Error::RepeatedPoll { retry_after_secs })
             }
@@ -236,7 +245,7 @@ impl Proxy {
         request: Request<Incoming>,
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
-        let (version, objects) = (answer.snapshot.version().clone(), answer.snapshot.len());
+        let (version, held) = (answer.snapshot.version().clone(), collection(&answer.snapshot));
         let (level, replica) = (answer.level, answer.replica.clone());
         let answer = answer.at_list_version();
         let given = answer.snapshot.version().clone();
@@ -256,14 +265,14 @@ impl Proxy {
             let answered = self.local.read(read, allowed, &target.body, request.headers()).await;
             if let Some(mut response) = answered {
                 self.warnings.repeat(&read.query.resource, response.headers_mut());
-                log.shown_content(self.insight.content(&version), objects);
+                log.shown_content(self.insight.content(&version), held);
                 return Ok(log.hit(level, Some(given), response));
             }
             reason = ForwardReason::MediaType(unprintable);
         }
         let forward = Forward { reason, rewriting: Rewriting::Keep };
         log.decided(&Plan::Forward(forward.clone()));
-        self.forward(context, &target.info, forward, request, log).await
+        Box::pin(self.forward(context, &target.info, forward, request, log)).await
     }
 
     async fn watch(
@@ -378,4 +387,10 @@ impl Serve for Proxy {
         };
         log.close(response)
     }
+}
+
+/// Returns the size of a replica's objects.
+fn collection(held: &Snapshot) -> Collection {
+    let objects = u32::try_from(held.len()).unwrap_or(u32::MAX);
+    Collection { objects, bytes: held.pages().text_bytes() }
 }

@@ -8,6 +8,7 @@ use listless::{
     insight::{
         AccountRequest, Insight, Remembered,
         account::{Answer, Otherwise, Pace, Record},
+        cost::{Collection, Encoding},
     },
     metrics::Metrics,
 };
@@ -46,7 +47,8 @@ pub(crate) fn nanoseconds() -> f64 {
                     code: 200,
                     bytes: 120,
                     content: Some(round as u32),
-                    objects: Some(5_000),
+                    encoding: Encoding::default(),
+                    collection: Some(Collection { objects: 5_000, bytes: 45_000_000 }),
                     retry_after: None,
                     pace: Pace::Free,
                     otherwise: Otherwise::Same,

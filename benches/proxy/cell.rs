@@ -31,7 +31,7 @@ pub(crate) struct Cell {
 #[derive(Clone, Copy, Debug)]
 enum Requests {
     One(&'static str),
-    /// So many in turn, so that no server can repeat one response for ever.
+    /// This number of requests in turn, so that no server can repeat one response for ever.
     Each(u32, fn(u32) -> String),
     /// The pages of a list, one after the other.
     Pages(&'static str),

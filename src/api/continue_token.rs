@@ -23,9 +23,9 @@ pub struct ContinueToken {
 /// The printed form of a token. The apiserver accepts both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenForm {
-    /// Of a page from the watch cache: a slash precedes the key.
+    /// The form of a page from the watch cache: a slash precedes the key.
     Cached,
-    /// Of a page from etcd.
+    /// The form of a page from etcd.
     Stored,
 }
 

@@ -112,7 +112,7 @@ async fn run(shared: &Shared, options: &InjectorOptions) -> anyhow::Result<()> {
         vec![bound],
         ListenerTls { tls: Some(tls), ..ListenerTls::default() },
         Arc::new(webhook),
-        (limits.clone(), limits.places()),
+        (limits.clone(), limits.connection_limit()),
         listen::Drain { begin: begin.clone(), deadline: DRAIN_DEADLINE },
         shared.metrics.clone(),
     ));

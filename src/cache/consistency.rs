@@ -99,7 +99,7 @@ enum Unanswered {
     /// The list took too long.
     #[error("the list took too long")]
     TooSlow,
-    /// The replica has begun anew meanwhile.
+    /// The replica has started again meanwhile.
     #[error("the replica has listed again in the meantime")]
     Superseded,
 }

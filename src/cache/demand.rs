@@ -20,7 +20,7 @@ use crate::{
 
 /// The reads within the window.
 #[derive(Debug)]
-pub(super) struct Demand {
+pub(super) struct DemandCounter {
     queries: Expiring<Counted>,
     /// The queries of one resource and form: those of single objects, and all others.
     groups: HashMap<u64, Group>,
@@ -67,9 +67,9 @@ const _: () = {
     assert!(QUERIES_MAX * 2 * (entry + group) <= DEMAND_BYTES_MAX, "the named bound holds");
 };
 
-// === impl Demand ===
+// === impl DemandCounter ===
 
-impl Demand {
+impl DemandCounter {
     /// Creates an empty counter.
     pub(super) fn new() -> Self {
         Self {
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn wider_queries_cover_the_crowded_scope_or_everything() {
         let now = Instant::now();
-        let mut demand = Demand::new();
+        let mut demand = DemandCounter::new();
         for label in ["a", "b", "c"] {
             demand.count(&query(Some("shop"), label, ""), Form::Json, now, WINDOW);
         }
@@ -240,7 +240,7 @@ mod tests {
             demand.count(&query(None, label, ""), Form::Json, now, WINDOW);
         }
         assert_eq!(texts(&demand.wider(&last, Form::Json, 2)), ["*:", "shop:"]);
-        let mut spread = Demand::new();
+        let mut spread = DemandCounter::new();
         for namespace in ["n1", "n2", "n3"] {
             spread.count(&query(Some(namespace), "app", ""), Form::Json, now, WINDOW);
         }
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn removed_queries_leave_the_sums() {
         let now = Instant::now();
-        let mut demand = Demand::new();
+        let mut demand = DemandCounter::new();
         let read = |number: usize| query(Some("shop"), &format!("l{number}"), "");
         for number in 0..3 * QUERIES_MAX {
             demand.count(
@@ -264,7 +264,7 @@ mod tests {
             assert!(demand.queries.len() <= QUERIES_MAX);
         }
         assert_eq!(demand.take_dropped(), 2 * QUERIES_MAX as u64);
-        let sums = |demand: &Demand| {
+        let sums = |demand: &DemandCounter| {
             demand
                 .groups
                 .values()
@@ -286,7 +286,7 @@ mod tests {
     fn the_time_to_count_a_read_is_independent_of_their_number() {
         let now = Instant::now();
         let took = |counted: usize| {
-            let mut demand = Demand::new();
+            let mut demand = DemandCounter::new();
             let read = |number: usize| query(Some("shop"), &format!("l{number}"), "");
             for number in 0..counted {
                 demand.count(&read(number), Form::Json, now, WINDOW);

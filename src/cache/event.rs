@@ -127,7 +127,7 @@ impl Event {
     }
 
     /// Returns the line of a watch of Tables at a moment, with or without the columns; `None` if it
-    /// cannot be printed. It is made anew each time.
+    /// cannot be printed. It is made again each time.
     pub fn table_line(
         &self,
         seen: Change,

@@ -5,7 +5,7 @@
 mod protobuf;
 mod split;
 
-use std::collections::VecDeque;
+use std::{borrow::Cow, collections::VecDeque};
 
 use bytes::Bytes;
 
@@ -53,13 +53,13 @@ pub enum ListSplitter {
 }
 
 /// The parts of a printed object.
-pub(super) struct Whole {
+pub(super) struct Whole<'a> {
     /// The bytes before the object's own.
-    pub head: Vec<u8>,
+    pub head: Cow<'a, [u8]>,
     /// The object's own bytes.
     pub object: Bytes,
     /// The bytes after them.
-    pub tail: Vec<u8>,
+    pub tail: &'static [u8],
 }
 
 // === impl Envelope ===
@@ -120,19 +120,18 @@ impl Envelope {
     }
 
     /// Returns the body of a GET.
-    pub(super) fn whole(&self, raw: &Bytes) -> Whole {
+    pub(super) fn whole(&self, raw: &Bytes) -> Whole<'_> {
+        let none = Cow::Borrowed(&[][..]);
         match self {
             Self::Json(json) => match json.style() {
                 Style::Typed => {
-                    let head = json.object_prefix().as_bytes().to_vec();
-                    Whole { head, object: raw.slice(1..), tail: b"\n".to_vec() }
+                    let head = json.object_prefix().as_bytes().into();
+                    Whole { head, object: raw.slice(1..), tail: b"\n" }
                 }
-                Style::Custom => {
-                    Whole { head: Vec::new(), object: raw.clone(), tail: b"\n".to_vec() }
-                }
+                Style::Custom => Whole { head: none, object: raw.clone(), tail: b"\n" },
             },
             Self::Protobuf(protobuf) => protobuf.whole(raw),
-            Self::Table(_) => Whole { head: Vec::new(), object: Bytes::new(), tail: Vec::new() },
+            Self::Table(_) => Whole { head: none, object: Bytes::new(), tail: b"" },
         }
     }
 

@@ -105,6 +105,11 @@ impl Page {
         self.index_bytes + self.text.bytes()
     }
 
+    /// Returns the size of the objects before compression.
+    pub(super) fn text_bytes(&self) -> usize {
+        self.text.len()
+    }
+
     /// Returns the position of a key, or the one it would have.
     pub fn search(&self, key: &ObjectKey) -> Result<usize, usize> {
         self.entries.binary_search_by(|entry| entry.head.key.cmp(key))

@@ -16,6 +16,7 @@ use crate::api::ObjectKey;
 pub struct Pages {
     chapters: Vec<Arc<Chapter>>,
     objects: usize,
+    text_bytes: u64,
 }
 
 /// Adjacent pages.
@@ -23,13 +24,14 @@ pub struct Pages {
 pub struct Chapter {
     pages: Vec<Arc<Page>>,
     objects: usize,
+    text_bytes: u64,
     /// The memory held when it was last measured.
     bytes: AtomicUsize,
 }
 
 /// The place of a page, or the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct PagePosition {
     chapter: usize,
     page: usize,
 }
@@ -51,6 +53,11 @@ impl Pages {
         self.objects
     }
 
+    /// Returns the size of all objects before compression.
+    pub fn text_bytes(&self) -> u64 {
+        self.text_bytes
+    }
+
     /// Returns the memory held when it was last measured.
     pub fn bytes(&self) -> usize {
         self.chapters.iter().map(|chapter| chapter.bytes.load(Ordering::Relaxed)).sum()
@@ -68,41 +75,42 @@ impl Pages {
 
     /// Returns the pages, in key order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Page>> {
-        self.from(Place::default())
+        self.from(PagePosition::default())
     }
 
     /// Returns the pages from a place, in key order.
-    pub fn from(&self, place: Place) -> impl Iterator<Item = &Arc<Page>> {
+    pub fn from(&self, place: PagePosition) -> impl Iterator<Item = &Arc<Page>> {
         let chapters = self.chapters.iter().skip(place.chapter);
         chapters.flat_map(|chapter| &chapter.pages).skip(place.page)
     }
 
     /// Returns the page at a place; `None` at the end.
-    pub fn get(&self, place: Place) -> Option<&Arc<Page>> {
+    pub fn get(&self, place: PagePosition) -> Option<&Arc<Page>> {
         self.chapters.get(place.chapter)?.pages.get(place.page)
     }
 
     /// Returns the place after another.
-    pub fn after(&self, Place { chapter, page }: Place) -> Place {
+    pub fn after(&self, PagePosition { chapter, page }: PagePosition) -> PagePosition {
         match self.chapters.get(chapter) {
-            Some(held) if page + 1 < held.pages.len() => Place { chapter, page: page + 1 },
-            _ => Place { chapter: chapter + 1, page: 0 },
+            Some(held) if page + 1 < held.pages.len() => PagePosition { chapter, page: page + 1 },
+            _ => PagePosition { chapter: chapter + 1, page: 0 },
         }
     }
 
     /// Returns the place of the last page that does not begin after a key, or else of the first.
-    pub fn find(&self, key: &str) -> Place {
+    pub fn find(&self, key: &str) -> PagePosition {
         let is_before = |first: &ObjectKey| first.as_str() <= key;
         let chapter = self.chapters.partition_point(|chapter| is_before(chapter.first_key()));
         let chapter = chapter.saturating_sub(1);
         let pages = self.chapters.get(chapter).map_or(&[][..], |chapter| &chapter.pages);
         let page = pages.partition_point(|page| is_before(page.first_key())).saturating_sub(1);
-        Place { chapter, page }
+        PagePosition { chapter, page }
     }
 
     /// Appends a chapter.
     pub fn push(&mut self, chapter: Arc<Chapter>) {
         self.objects += chapter.objects;
+        self.text_bytes += chapter.text_bytes;
         self.chapters.push(chapter);
     }
 
@@ -117,6 +125,7 @@ impl Pages {
         {
             pages.splice(0..0, last.pages.iter().cloned());
             self.objects -= last.objects;
+            self.text_bytes -= last.text_bytes;
             self.chapters.pop();
         }
         let is_large = pages.len() > CHAPTER_PAGES_MAX;
@@ -130,7 +139,8 @@ impl Pages {
 impl Chapter {
     fn new(pages: Vec<Arc<Page>>) -> Self {
         let objects = pages.iter().map(|page| page.len()).sum();
-        let chapter = Self { pages, objects, bytes: AtomicUsize::default() };
+        let text_bytes = pages.iter().map(|page| page.text_bytes() as u64).sum();
+        let chapter = Self { pages, objects, text_bytes, bytes: AtomicUsize::default() };
         chapter.measure();
         chapter
     }

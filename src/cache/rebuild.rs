@@ -15,7 +15,7 @@ use super::{
     index::Index,
     object::Object,
     page::{self, PAGE_BYTES_TARGET, PAGE_OBJECTS_TARGET, Page},
-    pages::{Pages, Place},
+    pages::{PagePosition, Pages},
     pool::Pool,
     store::Snapshot,
 };
@@ -29,7 +29,7 @@ pub(super) struct Rebuild {
     pool: Arc<Pool>,
     index: Index,
     /// The old page whose key range contains the pending objects.
-    old: Place,
+    old: PagePosition,
     /// The bytes of that page, once they are needed.
     old_raw: Option<Bytes>,
     pages: Vec<Arc<Page>>,

@@ -113,7 +113,7 @@ impl Reflector {
         loop {
             let next = tokio::select! {
                 biased;
-                () = replica.distrusted() => Ok(self.start_anew(&step)),
+                () = replica.distrusted() => Ok(self.start_again(&step)),
                 next = self.proceed(&step) => next,
             };
             step = match next {
@@ -174,7 +174,7 @@ impl Reflector {
     }
 
     /// Drops the wrong state: no reader sees it any more, and no part of it is reused.
-    fn start_anew(&self, step: &Step) -> Step {
+    fn start_again(&self, step: &Step) -> Step {
         if *step == Step::Watch && self.replica.published().link == Link::Up {
             self.counters.watches_ended.increment(ReplicaWatchEnd::Inconsistent);
         }

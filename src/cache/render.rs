@@ -36,7 +36,7 @@ pub(super) struct Gather {
 }
 
 /// The size at which a chunk is closed. With one more small piece its buffer is still below the size
-/// from which an allocator maps each one anew.
+/// from which an allocator maps each one again.
 const CHUNK_BYTES: usize = 48 * 1024;
 
 /// The size up to which an object is one piece. HTTP/2 would write the small piece after a large one
@@ -58,14 +58,14 @@ impl Snapshot {
         let mut gather = Gather::new();
         let Whole { head, object, tail } = self.envelope().whole(&object.raw());
         let bytes = head.len() + object.len() + tail.len();
-        gather.copy(&head);
         if bytes <= RECORD_BYTES {
-            gather.open.reserve_exact(bytes - head.len());
-            gather.copy(&object);
+            gather.open.reserve_exact(bytes);
+            [&*head, &object, tail].into_iter().for_each(|piece| gather.copy(piece));
         } else {
+            gather.copy(&head);
             gather.add(object);
+            gather.copy(tail);
         }
-        gather.copy(&tail);
         gather.finish().0
     }
 }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use self::{replaced::Replaced, wider::wider};
 use super::{
     Absence, Cache, Settings, View,
-    demand::{self, Demand},
+    demand::{self, DemandCounter},
     expiring::Expiring,
     replica::{Link, Replica, Start},
 };
@@ -34,7 +34,7 @@ pub(super) struct Set {
     /// The queries that the configuration requires, by form.
     eager: [HashSet<Query>; Form::ALL.len()],
     /// Unsafe reads of queries without a replica.
-    demand: Demand,
+    demand: DemandCounter,
     /// The queries that were read once, perhaps by an informer, by keyed hash.
     initial: Expiring<()>,
     /// The reasons why queries cannot have a replica for now, by keyed hash.
@@ -92,7 +92,7 @@ impl Set {
         Self {
             members: Default::default(),
             eager: Default::default(),
-            demand: Demand::new(),
+            demand: DemandCounter::new(),
             initial: Expiring::new(INITIAL_MAX),
             absences: Expiring::new(ABSENCES_MAX),
             replaced: Replaced::default(),

@@ -11,7 +11,7 @@ use super::{
     held::Held,
     index::Index,
     page::Page,
-    pages::{Pages, Place},
+    pages::{PagePosition, Pages},
     pool::Pool,
     selection::{Selection, Wanted, selects},
 };
@@ -38,7 +38,7 @@ struct Content {
 /// unless it is the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
-    page: Place,
+    page: PagePosition,
     object: usize,
 }
 
@@ -166,7 +166,7 @@ impl Snapshot {
         let mut selection = Selection::default();
         let start = keys.partition_point(|key| key.as_str() < wanted.from());
         let pages = self.pages();
-        let (mut at, mut next) = (Place::default(), Place::default());
+        let (mut at, mut next) = (PagePosition::default(), PagePosition::default());
         for key in keys[start..].iter().take_while(|key| wanted.is_before_end(key.as_str())) {
             if pages.get(next).is_some_and(|next| next.first_key() <= key) {
                 at = pages.find(key.as_str());

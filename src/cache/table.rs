@@ -1,4 +1,4 @@
-//! Tables: rows as the apiserver printed them, with the cells that tell a time made anew. Pure.
+//! Tables: rows as the apiserver printed them, with the cells that show a time made again. Pure.
 
 mod answer;
 mod columns;

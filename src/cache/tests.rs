@@ -204,7 +204,7 @@ async fn a_refusal_is_remembered_for_a_while() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_without_rights_stops_answering() {
+async fn a_replica_without_permissions_stops_answering() {
     let mut scene = Scene::new(Settings::default());
     let watch = scene.synced(&everything(), 10, &[Pod::new("a", "p", 5)]).await;
     let view = scene.read(&everything()).expect("synced");

@@ -17,7 +17,7 @@ use super::pool::Pool;
 /// The bytes of one page.
 #[derive(Debug)]
 pub(super) struct Text {
-    state: ArcSwap<State>,
+    state: ArcSwap<TextState>,
     /// The reads in this round, up to [`READS_MAX`].
     reads: AtomicU8,
     length: usize,
@@ -27,7 +27,7 @@ pub(super) struct Text {
 }
 
 #[derive(Debug)]
-enum State {
+enum TextState {
     /// As they are.
     Raw(Bytes),
     /// As they are: compression would save too little.
@@ -50,7 +50,8 @@ impl Text {
         let length = buffer.len();
         let raw = pool.lend(buffer);
         let is_short = length < LENGTH_MIN;
-        let state = if is_short { State::Incompressible(raw) } else { State::raw(raw, pool) };
+        let state =
+            if is_short { TextState::Incompressible(raw) } else { TextState::raw(raw, pool) };
         let state = ArcSwap::from_pointee(state);
         let held = AtomicUsize::new(length);
         Self { state, reads: AtomicU8::new(0), length, held, pool: pool.clone() }
@@ -63,7 +64,7 @@ impl Text {
 
     /// Returns the memory held, estimated.
     pub(super) fn bytes(&self) -> usize {
-        self.held.load(Ordering::Relaxed) + size_of::<State>()
+        self.held.load(Ordering::Relaxed) + size_of::<TextState>()
     }
 
     /// Returns the bytes.
@@ -74,8 +75,8 @@ impl Text {
         }
         let state = self.state.load();
         let compressed = match &**state {
-            State::Raw(raw) | State::Incompressible(raw) => return raw.clone(),
-            State::Compressed(compressed) => compressed,
+            TextState::Raw(raw) | TextState::Incompressible(raw) => return raw.clone(),
+            TextState::Compressed(compressed) => compressed,
         };
         let mut buffer = self.pool.take(self.length);
         buffer.resize(self.length, 0);
@@ -83,7 +84,7 @@ impl Text {
         assert_eq!(length.ok(), Some(self.length), "a page is decompressed as it was compressed");
         let raw = self.pool.lend(buffer);
         if reads > 0 && self.pool.has_room(self.length) {
-            self.replace(&state, State::raw(raw.clone(), &self.pool));
+            self.replace(&state, TextState::raw(raw.clone(), &self.pool));
         }
         raw
     }
@@ -96,14 +97,14 @@ impl Text {
             return false;
         }
         let state = self.state.load();
-        let State::Raw(raw) = &**state else { return false };
+        let TextState::Raw(raw) = &**state else { return false };
         let mut buffer = self.pool.take(block::get_maximum_output_size(raw.len()));
         buffer.resize(buffer.capacity(), 0);
         let length = block::compress_into(raw, &mut buffer).unwrap_or(raw.len());
         let next = if length < raw.len() / 8 * 7 {
-            State::Compressed(buffer[..length].into())
+            TextState::Compressed(buffer[..length].into())
         } else {
-            State::Incompressible(raw.clone())
+            TextState::Incompressible(raw.clone())
         };
         self.pool.put(buffer);
         self.replace(&state, next);
@@ -111,7 +112,7 @@ impl Text {
     }
 
     /// Replaces a state, unless another thread has done it.
-    fn replace(&self, state: &Arc<State>, next: State) {
+    fn replace(&self, state: &Arc<TextState>, next: TextState) {
         let next = Arc::new(next);
         let found = self.state.compare_and_swap(state, next.clone());
         if Arc::ptr_eq(&found, state) {
@@ -129,9 +130,9 @@ impl Drop for Text {
     }
 }
 
-// === impl State ===
+// === impl TextState ===
 
-impl State {
+impl TextState {
     fn raw(raw: Bytes, pool: &Pool) -> Self {
         pool.add_raw(raw.len());
         Self::Raw(raw)
@@ -169,7 +170,7 @@ mod tests {
     }
 
     fn is_compressed(text: &Text) -> bool {
-        matches!(&**text.state.load(), State::Compressed(_))
+        matches!(&**text.state.load(), TextState::Compressed(_))
     }
 
     fn pods() -> Vec<u8> {

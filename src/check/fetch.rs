@@ -15,9 +15,9 @@ use super::{
     Facts, Found, Missing,
     contact::Contact,
     injector::Injector,
+    permissions::{Permission, Read, ReadScope},
     pods::Pods,
     release::Kubelets,
-    rights::{Read, ReadScope, Right},
     trial::{self, Came, Trial},
     webhook::{Webhook, WebhookAddress},
 };
@@ -93,7 +93,7 @@ impl Asker {
         if let Ok(Some(webhook)) = &facts.webhook {
             let service = self.service(webhook).await;
             facts.injector = self.injector(&service).await;
-            facts.injector_rights = self.injector_rights(&facts.injector).await;
+            facts.injector_permissions = self.injector_permissions(&facts.injector).await;
             let server = self.server(webhook, &service);
             facts.contact = self.contact(webhook, &server, &facts.injector).await;
             facts.trial = self.trial(webhook, subject, &asking, server.ok()).await;
@@ -199,19 +199,22 @@ impl Asker {
         Ok(items.filter_map(Injector::read).next())
     }
 
-    async fn injector_rights(&self, injector: &Found<Option<Injector>>) -> Found<Vec<Right>> {
+    async fn injector_permissions(
+        &self,
+        injector: &Found<Option<Injector>>,
+    ) -> Found<Vec<Permission>> {
         let Ok(Some(injector)) = injector else {
             return Err(Missing::Absent("there is no injector to check".to_owned()));
         };
         let Injector { namespace, service_account, .. } = injector;
         let user = format!("system:serviceaccount:{namespace}:{service_account}");
-        let mut rights = Vec::new();
+        let mut permissions = Vec::new();
         for asked in injector.needs() {
             let [verb, _, resource, _, name] = asked;
             let what = format!("{verb} {resource} {name}").trim_end().to_owned();
-            rights.push(Right { what, allowed: self.may(Some(&user), asked).await? });
+            permissions.push(Permission { what, allowed: self.may(Some(&user), asked).await? });
         }
-        Ok(rights)
+        Ok(permissions)
     }
 
     fn server(&self, webhook: &Webhook, service: &Found<Value>) -> Result<Server, String> {
@@ -381,7 +384,7 @@ impl Facts {
             contact: Contact::NoWebhook,
             trial: Trial::NoWebhook,
             injector: not_asked(),
-            injector_rights: not_asked(),
+            injector_permissions: not_asked(),
             pods: not_asked(),
             kubelets: not_asked(),
         }

@@ -6,7 +6,7 @@ use std::{
     path::PathBuf,
 };
 
-use super::print;
+use super::{export::quoted, print};
 
 /// The announcement of a serving proxy.
 #[derive(Clone, Debug)]
@@ -30,11 +30,7 @@ fn line(announcement: &Announcement, wrong: Option<&str>) -> String {
     let Announcement { server, source, kubeconfig, .. } = announcement;
     let wrong = wrong.map_or_else(String::new, |wrong| format!(" ({wrong})"));
     let export = match kubeconfig {
-        Some(file) => {
-            // A shell in another directory must find the file, too.
-            let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
-            format!("; export KUBECONFIG={}", file.display())
-        }
+        Some(file) => format!("; export KUBECONFIG={}", quoted(file)),
         None => String::new(),
     };
     format!("listless: serving {source}{wrong} at {server}{export}\n")

@@ -51,7 +51,7 @@ pub(super) fn load(file: Option<&Path>) -> anyhow::Result<Config> {
 
 fn warn(file: &Path, config: &Config) -> io::Result<()> {
     for warning in config.warnings() {
-        let separator = if warning.place.is_some() { ":" } else { ": " };
+        let separator = if warning.location.is_some() { ":" } else { ": " };
         writeln!(io::stderr(), "{}{separator}{warning} (a warning)", file.display())?;
     }
     Ok(())

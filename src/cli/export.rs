@@ -138,7 +138,7 @@ fn as_yaml(kubeconfig: &Kubeconfig) -> anyhow::Result<String> {
 
 /// Quotes a path as one word of a shell. The path becomes absolute, so that it names the same file
 /// from every directory.
-fn quoted(path: &Path) -> String {
+pub(super) fn quoted(path: &Path) -> String {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%".contains(c);

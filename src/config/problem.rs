@@ -6,14 +6,14 @@ use serde_saphyr::Error as YamlError;
 
 use super::{
     document::{choices, schema},
-    places::{ConfigPlace, Places, join},
+    locations::{ConfigLocation, FieldLocations, join},
 };
 
-/// One problem and its place.
+/// One problem and its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The place in the file, if known.
-    pub place: Option<ConfigPlace>,
+    /// The location in the file, if known.
+    pub location: Option<ConfigLocation>,
     /// The path of the field, such as `cache.rules[0].start`. Empty for the whole file.
     pub field: String,
     /// The problem and the expected value, without a full stop.
@@ -31,21 +31,22 @@ const SUGGESTION_DISTANCE_MAX: usize = 3;
 impl Problem {
     /// Returns a problem of a field.
     pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { place: None, field: field.into(), message: message.into() }
+        Self { location: None, field: field.into(), message: message.into() }
     }
 
-    /// Adds the place of the field.
-    pub(super) fn placed(mut self, places: &Places) -> Self {
-        self.place = self.place.or_else(|| places.place_of(&self.field));
+    /// Adds the location of the field.
+    pub(super) fn located(mut self, locations: &FieldLocations) -> Self {
+        self.location = self.location.or_else(|| locations.location_of(&self.field));
         self
     }
 
-    /// The same, with the place of the field in another text.
-    pub(super) fn moved(self, places: &Places) -> Self {
+    /// The same, with the location of the field in another text.
+    pub(super) fn moved(self, locations: &FieldLocations) -> Self {
         let is_key = self.message.starts_with(UNKNOWN_FIELD);
-        let place = if is_key { places.start_of(&self.field) } else { None };
-        let place = place.or_else(|| places.place_of(&self.field)).or_else(|| places.root());
-        Self { place, ..self }
+        let location = if is_key { locations.start_of(&self.field) } else { None };
+        let location =
+            location.or_else(|| locations.location_of(&self.field)).or_else(|| locations.root());
+        Self { location, ..self }
     }
 
     /// Reports whether a key is written twice, which a reader that takes the last one does not see.
@@ -54,10 +55,10 @@ impl Problem {
     }
 
     /// Converts an error of the YAML parser or of serde.
-    pub(super) fn from_yaml(error: &YamlError, places: &Places) -> Self {
+    pub(super) fn from_yaml(error: &YamlError, locations: &FieldLocations) -> Self {
         let error = error.without_snippet();
-        let place = error.location().map(ConfigPlace::of);
-        let field_here = || place.map_or("", |place| places.field_at(place)).to_owned();
+        let location = error.location().map(ConfigLocation::of);
+        let field_here = || location.map_or("", |location| locations.field_at(location)).to_owned();
         let (field, message) = match error {
             YamlError::Eof { .. } => {
                 let message =
@@ -73,7 +74,7 @@ impl Problem {
                 (field_here(), unknown("unknown value", variant, expected))
             }
             YamlError::SerdeMissingField { field, .. } => {
-                let container = place.map_or("", |place| places.value_at(place));
+                let container = location.map_or("", |location| locations.value_at(location));
                 (join(container, field), "is required".to_owned())
             }
             YamlError::DuplicateMappingKey { .. } => (field_here(), REPEATED_KEY.to_owned()),
@@ -94,14 +95,14 @@ impl Problem {
             YamlError::Message { msg, .. } => (field_here(), msg.clone()),
             other => (field_here(), without_location(other)),
         };
-        Self { place, field, message }
+        Self { location, field, message }
     }
 }
 
 impl fmt::Display for Problem {
     /// Prints `7:5: cache.rules[0].start: unknown value …`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(ConfigPlace { line, column }) = self.place {
+        if let Some(ConfigLocation { line, column }) = self.location {
             write!(f, "{line}:{column}: ")?;
         }
         if !self.field.is_empty() {

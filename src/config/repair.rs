@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use serde_saphyr::DuplicateKeyPolicy;
 
 use super::{
-    places::{DEPTH_MAX, Places},
+    locations::{DEPTH_MAX, FieldLocations},
     problem::Problem,
     raw::RawConfig,
 };
@@ -15,7 +15,7 @@ use super::{
 const PROBLEMS_MAX: usize = 20;
 
 /// Adds to `problems`, which the text is known to have, all others that can be found in it.
-pub(super) fn find_others(text: &str, places: &Places, problems: &mut Vec<Problem>) {
+pub(super) fn find_others(text: &str, locations: &FieldLocations, problems: &mut Vec<Problem>) {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_depth: DEPTH_MAX },
         duplicate_keys: DuplicateKeyPolicy::LastWins,
@@ -32,11 +32,12 @@ pub(super) fn find_others(text: &str, places: &Places, problems: &mut Vec<Proble
             Ok(raw) => {
                 let found = raw.check().err().unwrap_or_default().into_iter();
                 let new = found.filter(|found| problems.iter().all(|old| old.field != found.field));
-                let new: Vec<_> = new.map(|problem| problem.placed(places)).collect();
+                let new: Vec<_> = new.map(|problem| problem.located(locations)).collect();
                 return problems.extend(new);
             }
             Err(error) => {
-                let found = Problem::from_yaml(&error, &Places::read(&copy)).moved(places);
+                let found =
+                    Problem::from_yaml(&error, &FieldLocations::read(&copy)).moved(locations);
                 let is_new = problems.iter().all(|old| old.field != found.field);
                 if !is_new || !repair(&mut tree, &found) {
                     return;

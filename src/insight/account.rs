@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::{
     arrivals::{Arrival, Budget, Followed, Ring, Values},
     client_group::ClientGroup,
-    cost::{Freshness, Work},
+    cost::{Collection, Encoding, Lists, RequestedVersion, Work},
     counts::Counts,
     shape::Shape,
     sketch::Sketch,
@@ -46,10 +46,12 @@ pub struct Record {
     pub code: u16,
     /// The size of the response body.
     pub bytes: u64,
+    /// The encoding of the response body.
+    pub encoding: Encoding,
     /// The hash of the response's content, for comparison.
     pub content: Option<u32>,
-    /// The number of cached objects in the collection, if known.
-    pub objects: Option<u32>,
+    /// The cached collection, if known.
+    pub collection: Option<Collection>,
     /// The Retry-After of the response.
     pub retry_after: Option<Duration>,
     /// The throttling of the request.
@@ -123,7 +125,7 @@ pub struct Tally {
     pub gaps: Ring<u32>,
     rate: Rate,
     followed: Values,
-    objects: u32,
+    collection: Collection,
 }
 
 /// The requests of this minute and the last.
@@ -177,8 +179,8 @@ impl Account {
     }
 
     /// Counts a finished request.
-    pub fn record(&self, place: AccountPlace, record: &Record, budget: &Budget) {
-        self.tally().record(&self.shape, place, record, budget);
+    pub fn record(&self, place: AccountPlace, record: &Record, lists: Lists, budget: &Budget) {
+        self.tally().record(&self.shape, place, record, lists, budget);
         match self.shape.verb {
             Verb::List => self.client_group.listed(place.value, place.version),
             Verb::Watch => {}
@@ -234,7 +236,7 @@ impl Tally {
             gaps: Ring::new(GAPS_MAX),
             rate: Rate::default(),
             followed: Values::default(),
-            objects: 0,
+            collection: Collection::default(),
         }
     }
 
@@ -243,15 +245,22 @@ impl Tally {
         self.rate.per_second(now, self.first)
     }
 
-    fn record(&mut self, shape: &Shape, place: AccountPlace, record: &Record, budget: &Budget) {
+    fn record(
+        &mut self,
+        shape: &Shape,
+        place: AccountPlace,
+        record: &Record,
+        lists: Lists,
+        budget: &Budget,
+    ) {
         self.last = place.at;
         self.rate.count(place.at);
         self.clients.add(place.client);
         self.values.add(place.value);
         let (value, client) = ((place.value >> 48) as u16, (place.client >> 48) as u16);
         self.arrivals.push(Arrival { at: place.at, value, client }, budget);
-        self.objects = self.objects.max(record.objects.unwrap_or_default());
-        self.counts.add_record(record, self.work(shape));
+        self.collection = self.collection.max(record.collection.unwrap_or_default());
+        self.counts.add_record(record, self.work(shape, lists));
         if shape.verb == Verb::Watch {
             self.counts.watched += record.took.as_millis() as u64;
         }
@@ -265,11 +274,11 @@ impl Tally {
         reasons + rings + self.followed.held_bytes()
     }
 
-    fn work(&self, shape: &Shape) -> Work {
-        match (shape.verb, shape.traits.freshness) {
-            (_, Freshness::NoRead) => Work::Other,
-            (Verb::Get, freshness) => Work::Get(freshness),
-            (Verb::List, freshness) => Work::List(freshness, self.objects),
+    fn work(&self, shape: &Shape, lists: Lists) -> Work {
+        match (shape.verb, shape.traits.version) {
+            (_, RequestedVersion::NoRead) => Work::Other,
+            (Verb::Get, version) => Work::Get(version),
+            (Verb::List, version) => Work::List(version, self.collection, lists),
             _ => Work::Other,
         }
     }

@@ -65,8 +65,8 @@ impl Counts {
         self.paced_from_memory += u64::from(from_memory);
         self.would_save += u64::from(record.otherwise == Otherwise::Saved);
         self.pushed_back += u64::from(record.retry_after.is_some());
-        let cost = cost::of(work, record.bytes);
-        let spared = match record.answer {
+        let cost = cost::of(work, record.bytes, record.encoding);
+        let is_saved = match record.answer {
             Answer::Memory => true,
             Answer::Shared(reason) => {
                 self.reason(reason, 1);
@@ -84,7 +84,7 @@ impl Counts {
             }
         };
         self.cost = plus(self.cost, cost);
-        if spared {
+        if is_saved {
             self.saved_bytes += record.bytes;
             self.saved_cost = plus(self.saved_cost, cost);
         }

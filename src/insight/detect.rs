@@ -157,11 +157,11 @@ impl Facts {
             && self.shape.traits.subject == Subject::Objects
     }
 
-    /// Returns the estimated number of askers.
-    fn askers(&self) -> usize {
+    /// Returns the estimated number of clients.
+    fn clients(&self) -> usize {
         match self.period.map(|period| period.separation) {
             Some(Separation::ByConnection(connections)) => connections,
-            Some(Separation::ByPattern(askers)) => askers,
+            Some(Separation::ByPattern(clients)) => clients,
             Some(Separation::ByValue) | None => 1,
         }
     }

@@ -4,7 +4,7 @@
 
 use http::HeaderMap;
 
-use super::{cost::Freshness, library::Library};
+use super::{cost::RequestedVersion, library::Library};
 use crate::api::{
     Verb,
     credential::{self, LEFT_OUT},
@@ -39,7 +39,7 @@ pub struct Traits {
     /// The client library.
     pub library: Library,
     /// The requested version.
-    pub freshness: Freshness,
+    pub version: RequestedVersion,
     /// The selection.
     pub selection: Selection,
     /// The subject.
@@ -117,8 +117,8 @@ impl Shape {
             ),
             RequestInfo::NonResource(request) => {
                 let (class, subject) = class(request);
-                let (freshness, selection) = (Freshness::NoRead, Selection::Whole);
-                let traits = Traits { library, freshness, selection, subject };
+                let (version, selection) = (RequestedVersion::NoRead, Selection::Whole);
+                let traits = Traits { library, version, selection, subject };
                 (class.to_owned(), "", String::new(), traits)
             }
         };
@@ -147,7 +147,7 @@ impl Shape {
             query: "".into(),
             traits: Traits {
                 library: Library::Unknown,
-                freshness: Freshness::NoRead,
+                version: RequestedVersion::NoRead,
                 selection: Selection::Whole,
                 subject: Subject::Heartbeat,
             },
@@ -255,15 +255,15 @@ fn named(raw: &str) -> Vec<String> {
 }
 
 fn traits(request: &ResourceRequest, library: Library) -> Traits {
-    let freshness = match &request.read {
+    let version = match &request.read {
         Ok(read) => match read.version {
-            VersionMatch::MostRecent => Freshness::Unset,
-            VersionMatch::Any => Freshness::Any,
-            VersionMatch::NotOlderThan(_) | VersionMatch::Exact(_) => Freshness::Given,
+            VersionMatch::MostRecent => RequestedVersion::Unset,
+            VersionMatch::Any => RequestedVersion::Any,
+            VersionMatch::NotOlderThan(_) | VersionMatch::Exact(_) => RequestedVersion::Given,
         },
         // Nothing of the query was parsed, but it may be sent with another version.
-        Err(_) if request.rewritable => Freshness::Unset,
-        Err(_) => Freshness::NoRead,
+        Err(_) if request.rewritable => RequestedVersion::Unset,
+        Err(_) => RequestedVersion::NoRead,
     };
     let selection = match query_of_request(request) {
         _ if request.name.is_some() => Selection::Named,
@@ -280,7 +280,7 @@ fn traits(request: &ResourceRequest, library: Library) -> Traits {
         (None, "leases") if &*request.resource.group == "coordination.k8s.io" => Subject::Heartbeat,
         (None, _) => Subject::Objects,
     };
-    Traits { library, freshness, selection, subject }
+    Traits { library, version, selection, subject }
 }
 
 /// The field path of a pod's node.
@@ -368,8 +368,8 @@ mod tests {
         assert_eq!(traits(named).selection, Selection::Named);
         let node = "/api/v1/pods?fieldSelector=spec.nodeName%3Db";
         assert_eq!(traits(node).selection, Selection::OfNode);
-        assert_eq!(traits("/api/v1/pods").freshness, Freshness::Unset);
-        assert_eq!(traits("/api/v1/pods?resourceVersion=0").freshness, Freshness::Any);
+        assert_eq!(traits("/api/v1/pods").version, RequestedVersion::Unset);
+        assert_eq!(traits("/api/v1/pods?resourceVersion=0").version, RequestedVersion::Any);
         let lease = "/apis/coordination.k8s.io/v1/namespaces/a/leases/b";
         assert_eq!(traits(lease).subject, Subject::Heartbeat);
         assert_eq!(traits("/livez?verbose").subject, Subject::Heartbeat);

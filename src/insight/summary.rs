@@ -189,7 +189,7 @@ fn totals(insight: &Insight, facts: &[Facts]) -> Totals {
     // These are Listless's own requests: lists and watches of replicas, access reviews, discovery.
     let for_itself = upstream_requests.saturating_sub(sent.passed_on.load(Ordering::Relaxed));
     let spent = cost::of_own(for_itself, received);
-    let spared = |saved: f64, spent: f64| rounded((saved - spent) / 1e6);
+    let net = |saved: f64, spent: f64| rounded((saved - spent) / 1e6);
     Totals {
         requests: sum.requests,
         from_memory,
@@ -205,9 +205,9 @@ fn totals(insight: &Insight, facts: &[Facts]) -> Totals {
         saved_bytes: signed(sum.saved_bytes) - signed(received),
         would_save_requests: sum.would_save,
         estimate: Estimate {
-            apiserver_cpu_seconds: spared(sum.saved_cost.0, spent.0),
-            etcd_cpu_seconds: spared(sum.saved_cost.1, spent.1),
-            formula: cost::FORMULA.to_owned(),
+            apiserver_cpu_seconds: net(sum.saved_cost.0, spent.0),
+            etcd_cpu_seconds: net(sum.saved_cost.1, spent.1),
+            formula: cost::formula(),
         },
     }
 }

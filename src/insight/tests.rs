@@ -4,6 +4,7 @@ use http::{HeaderValue, Method, Uri};
 
 use super::{
     account::{Answer, Otherwise, Pace},
+    cost::Encoding,
     *,
 };
 use crate::api::request::NotModelled;
@@ -32,7 +33,8 @@ fn record(started: Instant) -> Record {
         code: 200,
         bytes: 1000,
         content: None,
-        objects: None,
+        encoding: Encoding::default(),
+        collection: None,
         retry_after: None,
         pace: Pace::Free,
         otherwise: Otherwise::Same,

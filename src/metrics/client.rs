@@ -10,8 +10,8 @@ use super::{
     Metrics, Presence,
     family::{Family, ResourceId, single},
     labels::{
-        Connect, DocumentResult, Lane, Outcome, Protocol, Review, ServedBy, Transport, Wait,
-        WatchEnd, WatchEventType,
+        Connect, DocumentResult, EdgeRefusal, Lane, Outcome, Protocol, Review, ServedBy, Transport,
+        Wait, WatchEnd, WatchEventType,
     },
     table,
 };
@@ -60,6 +60,7 @@ pub(super) struct Handles {
     connections: Family<Protocol, Gauge>,
     handshakes: Family<Outcome, Counter>,
     connects: Family<Connect, Counter>,
+    refused: Family<EdgeRefusal, Counter>,
 }
 
 /// The label set of [`table::REQUESTS`].
@@ -105,6 +106,7 @@ impl Handles {
             connections: Family::new(recorder, &table::CLIENT_CONNECTIONS),
             handshakes: Family::new(recorder, &table::CLIENT_HANDSHAKES),
             connects: Family::new(recorder, &table::CLIENT_CONNECTS),
+            refused: Family::new(recorder, &table::CLIENT_REFUSED),
         }
     }
 }
@@ -281,5 +283,11 @@ impl Metrics {
     pub fn connect(&self, connect: Connect) {
         let values = || [connect.as_str().into()];
         self.0.client.connects.with(connect, values, |counter| counter.increment(1));
+    }
+
+    /// Counts a request that a listener refused itself.
+    pub fn edge_refused(&self, refusal: EdgeRefusal) {
+        let values = || [refusal.as_str().into()];
+        self.0.client.refused.with(refusal, values, |counter| counter.increment(1));
     }
 }

@@ -20,9 +20,11 @@ macro_rules! label {
 }
 
 mod causes;
+mod edge;
 mod polls;
 
 pub use causes::UpstreamCause;
+pub use edge::EdgeRefusal;
 pub use polls::{Held, PollLimit, Shadow, Would};
 
 label! {

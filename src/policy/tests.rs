@@ -232,9 +232,9 @@ fn an_invalid_resource_name_is_rejected_with_its_reason() {
 #[test]
 fn mode_observe_follows_the_same_queries() {
     let rules = [rule(&["pods"], Start::Eager)];
-    let observing = Policy::new(&general(Mode::Observe, Rewrite::Keep), &rules);
-    assert_eq!(observing.eager(), policy(&rules).eager());
-    assert_eq!(observing.eager().len(), 1);
+    let observed = Policy::new(&general(Mode::Observe, Rewrite::Keep), &rules);
+    assert_eq!(observed.eager(), policy(&rules).eager());
+    assert_eq!(observed.eager().len(), 1);
 }
 
 #[test]

@@ -36,6 +36,7 @@ use self::{release::Release, watches::Watches};
 use crate::{
     cache::{self as replicas, reflector::Random},
     hash::RandomState,
+    insight::Insight,
     metrics::{Limit, Metrics},
     proxy::{authorize::token_left, identify::Caller},
     upstream::Client,
@@ -94,7 +95,7 @@ pub struct Confirmed {
 }
 
 /// The lifetime of a confirmation, whatever the watches prove; the same as that of access reviews.
-/// It bounds the effect of withdrawn rights. It also bounds changes that no watch shows, such as
+/// It bounds the effect of withdrawn permissions. It also bounds changes that no watch shows, such as
 /// another release behind the same address.
 const BELIEVED: Duration = Duration::from_secs(10);
 
@@ -119,7 +120,7 @@ impl Discovery {
     pub fn new(
         client: Arc<dyn Client>,
         random: Random,
-        metrics: Metrics,
+        (metrics, insight): (Metrics, Insight),
         replicas: replicas::Cache,
     ) -> Self {
         let stop = CancellationToken::new();
@@ -146,7 +147,12 @@ impl Discovery {
         Self(Arc::new(Inner {
             documents: documents.build_with_hasher(RandomState::default()),
             confirmations: confirmations.build_with_hasher(RandomState::default()),
-            release: Arc::new(Release::new(client.clone(), stop.clone(), replicas.clone())),
+            release: Arc::new(Release::new(
+                client.clone(),
+                stop.clone(),
+                replicas.clone(),
+                insight,
+            )),
             watches: Arc::new(Watches::new(client, random, stop.clone(), replicas)),
             metrics,
             _end: stop.drop_guard(),

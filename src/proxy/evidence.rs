@@ -18,7 +18,7 @@ use crate::{
     },
     proxy::{
         SharedSession,
-        session::{Doubt, Evidence, Expectation, Held, Session},
+        session::{Doubt, Doubts, Evidence, Expectation, Held, Session},
     },
 };
 
@@ -38,16 +38,14 @@ const ENTERED_MAX: usize = 32;
 pub(super) fn weigh(cache: &Cache, session: &SharedSession, query: &Query, lookup: &Lookup) {
     let Lookup::Found(view) = lookup else { return };
     let Some(held) = held(view) else { return };
-    let resource = query.resource.group_resource();
-    let (doubts, unseen, crowded) = {
-        let session = session.lock();
-        (session.doubts(query, held), session.unseen(query, held), session.is_crowded(&resource))
-    };
-    if doubts.is_empty() && unseen.is_empty() && !crowded {
+    let Some(doubts) = session.lock().doubts(query, held) else { return };
+    let Doubts { marks, unseen, is_crowded } = doubts;
+    if marks.is_empty() && unseen.is_empty() && !is_crowded {
         return;
     }
+    let resource = query.resource.group_resource();
     let views = cache.views(&resource);
-    let cleared: Vec<_> = doubts
+    let cleared: Vec<_> = marks
         .into_iter()
         .filter_map(|doubt| Some((examine(&doubt, held, &views)?, doubt)))
         .collect();
@@ -64,7 +62,7 @@ pub(super) fn weigh(cache: &Cache, session: &SharedSession, query: &Query, looku
             session.exclude(query, &key, object.version());
         }
     }
-    if crowded {
+    if is_crowded {
         prune(&mut session, &resource, &views);
     }
 }
@@ -202,7 +200,7 @@ mod tests {
     }
 
     /// A replica that had an empty list at 45, and these events of one pod.
-    fn witness(labels: &str, events: &[(u64, Change, &'static str)]) -> View {
+    fn served_view(labels: &str, events: &[(u64, Change, &'static str)]) -> View {
         let now = Instant::now();
         let view = view(query(labels), None, now);
         let (events_max, bytes_max, age_max) = (100, 100_000, Duration::from_secs(60));
@@ -237,17 +235,17 @@ mod tests {
             let versions = versions.iter().map(|version| (*version).to_owned());
             Some((Evidence::From(None), versions.collect::<Vec<_>>()))
         };
-        let web = |events: &[_]| witness("app=web", events);
+        let web = |events: &[_]| served_view("app=web", events);
         assert_eq!(found(&[web(&[])]), entered(&[]));
         assert_eq!(found(&[web(&[(50, added, "web")])]), entered(&["50"]));
         let returned = [(46, added, "web"), (47, deleted, "web"), (50, added, "web")];
         assert_eq!(found(&[web(&returned)]), entered(&["46", "50"]));
         // A wider replica knows it better, in any order.
-        let wide = || witness("", &[(48, added, "db")]);
+        let wide = || served_view("", &[(48, added, "db")]);
         let last = Some((Evidence::From(Some(version(48))), Vec::new()));
         assert_eq!(found(&[web(&[(50, added, "web")]), wide()]), last);
         let many: Vec<_> = (0..=ENTERED_MAX).map(|_| (49, added, "web")).collect();
         assert_eq!(found(&[web(&many)]), Some((Evidence::From(Some(version(49))), Vec::new())));
-        assert_eq!(found(&[witness("app=cache", &[])]), None);
+        assert_eq!(found(&[served_view("app=cache", &[])]), None);
     }
 }

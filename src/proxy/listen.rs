@@ -22,8 +22,8 @@ pub use self::connect::Authorities;
 use self::listener::Listener;
 use crate::{
     body::Body,
+    connection_limit::{Bounds, ConnectionLimit, Full},
     metrics::{Limit, Metrics},
-    places::{Bounds, Full, Places},
     tls,
 };
 
@@ -158,9 +158,9 @@ impl Default for Limits {
 
 impl Limits {
     /// Returns the pool of connection slots.
-    pub fn places(&self) -> Places {
+    pub fn connection_limit(&self) -> ConnectionLimit {
         let (all_max, per_peer_max) = (self.connections_max, self.connections_per_peer_max);
-        Places::new(Bounds { all_max, per_peer_max })
+        ConnectionLimit::new(Bounds { all_max, per_peer_max })
     }
 }
 
@@ -169,7 +169,7 @@ pub async fn serve<S: Serve>(
     listeners: Vec<Bound>,
     listener_tls: ListenerTls,
     service: Arc<S>,
-    (limits, places): (Limits, Places),
+    (limits, slots): (Limits, ConnectionLimit),
     drain: Drain,
     metrics: Metrics,
 ) {
@@ -177,7 +177,7 @@ pub async fn serve<S: Serve>(
     let listener = Arc::new(Listener { listener_tls, service, limits, begin, metrics });
     let mut loops = JoinSet::new();
     for bound in listeners {
-        loops.spawn(accept(Arc::clone(&listener), bound, places.clone()));
+        loops.spawn(accept(Arc::clone(&listener), bound, slots.clone()));
     }
     let mut connections = Vec::new();
     while let Some(ended) = loops.join_next().await {
@@ -194,19 +194,23 @@ pub async fn serve<S: Serve>(
 }
 
 /// Accepts until the drain begins; returns the connections still open.
-async fn accept<S: Serve>(listener: Arc<Listener<S>>, bound: Bound, places: Places) -> JoinSet<()> {
+async fn accept<S: Serve>(
+    listener: Arc<Listener<S>>,
+    bound: Bound,
+    slots: ConnectionLimit,
+) -> JoinSet<()> {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             () = listener.begin.cancelled() => return connections,
             Some(_) = connections.join_next() => {}
             accepted = bound.listener.accept() => match accepted {
-                Ok((stream, peer)) => match places.take(peer.ip()) {
-                    Ok(place) => {
-                        if place.made_room() {
+                Ok((stream, peer)) => match slots.take(peer.ip()) {
+                    Ok(slot) => {
+                        if slot.made_room() {
                             listener.metrics.limit_reached(Limit::Connections);
                         }
-                        connections.spawn(Arc::clone(&listener).connection(stream, peer, place));
+                        connections.spawn(Arc::clone(&listener).connection(stream, peer, slot));
                     }
                     Err(Full) => {
                         listener.metrics.limit_reached(Limit::Connections);
@@ -215,7 +219,7 @@ async fn accept<S: Serve>(listener: Arc<Listener<S>>, bound: Bound, places: Plac
                 },
                 Err(error) => {
                     // No file descriptor is left: an idle connection is closed to free one.
-                    places.shed();
+                    slots.shed();
                     rest_after(&error).await;
                 }
             },

@@ -5,7 +5,7 @@
 //! have it. No request waits for it. A wait that `enforce` would make counts as successful. An
 //! access review that is not known yet counts as refused.
 
-mod rights;
+mod permissions;
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ use super::{
     session::Source,
     sessions::{RequestContext, SharedSession},
     shadow::Check,
-    target::{Target, negotiate, sought},
+    target::{Target, negotiate},
     write_observer,
 };
 use crate::{
@@ -94,7 +94,7 @@ impl Proxy {
         let session = self.predicted.of(context.caller(), Instant::now());
         let mut predicted = self.predict(context, &session, target, config, request.headers());
         let check = self.check(target, &predicted, config);
-        let forward = Forward { reason: ForwardReason::Observing, rewriting: Rewriting::Keep };
+        let forward = Forward { reason: ForwardReason::Observe, rewriting: Rewriting::Keep };
         let (caller, info) = (context.caller(), &target.info);
         let write_observer = write_observer::of(info, log.asker(), &self.insight, &self.cache);
         let learners = Learners {
@@ -117,7 +117,7 @@ impl Proxy {
             Some(check) => check.attach(response),
             None => response,
         };
-        Ok(log.forwarded(ForwardReason::Observing, response))
+        Ok(log.forwarded(ForwardReason::Observe, response))
     }
 
     /// Does the same for a request without a resource: a document is stored as often as `enforce`
@@ -141,7 +141,7 @@ impl Proxy {
                 self.forwarder.forward(sender, info, &Rewriting::Keep, request, learners).await
             }
         };
-        let reason = ForwardReason::Observing;
+        let reason = ForwardReason::Observe;
         log.decided(&Plan::Forward(Forward { reason, rewriting: Rewriting::Keep }));
         log.predicted(&mut Prediction::by(&plan));
         Ok(log.forwarded(reason, sent.map_err(|error| Error::upstream(error, info))?))
@@ -187,7 +187,7 @@ impl Proxy {
             Err(plan) => return Prediction::by(&plan),
         };
         let attributes_of = |request: &_| Attributes::of_watch(caller, request, candidate.watch);
-        if let Err(reason) = self.predict_rights(context, target, rules, attributes_of) {
+        if let Err(reason) = self.predict_permissions(context, target, rules, attributes_of) {
             return Prediction::by(&Plan::Forward(Forward::detour(candidate.watch, reason)));
         }
         let lookup = self.cache.lookup(&candidate.watch.query, candidate.form(), Demand::Ignore);
@@ -222,10 +222,13 @@ impl Proxy {
             Ok(candidate) => candidate,
             Err(plan) => return Prediction::by(&plan),
         };
-        candidate.token_form =
-            self.cache.token_form(&candidate.read.query.resource.group_resource());
+        // Only a page has a token.
+        candidate.token_form = candidate
+            .read
+            .limit
+            .and_then(|_| self.cache.token_form(&candidate.read.query.resource.group_resource()));
         let attributes_of = |request: &_| Attributes::of_read(caller, request, candidate.read);
-        if let Err(reason) = self.predict_rights(context, target, rules, attributes_of) {
+        if let Err(reason) = self.predict_permissions(context, target, rules, attributes_of) {
             return Prediction::by(&Plan::Forward(Forward { reason, rewriting: Rewriting::Keep }));
         }
         let lookup = self.cache.lookup(&candidate.read.query, candidate.form(), candidate.demand);
@@ -258,20 +261,6 @@ impl Proxy {
             return None;
         }
         self.shadow.check(read, &answer.read, &answer.replica)
-    }
-
-    /// Passes to the replicas the facts that a forward shows.
-    pub(super) fn hint(&self, reason: ForwardReason, info: &RequestInfo) {
-        match (reason, sought(info)) {
-            (ForwardReason::LinkLost, Some((query, _))) => self.cache.retry_now(query),
-            // A version that a request names may be a future one that no bookmark reaches.
-            (ForwardReason::Behind, Some((query, version)))
-                if !matches!(version, VersionMatch::NotOlderThan(_)) =>
-            {
-                self.cache.lags(query);
-            }
-            _ => {}
-        }
     }
 }
 

@@ -20,14 +20,14 @@ use super::{
     request_log::RequestLog,
     session::Session,
     sessions::RequestContext,
-    target::{Target, negotiate, rest},
+    target::{Target, negotiate, rest, sought},
 };
 use crate::{
     api::{
         Verb,
         media::Negotiated,
         query::Query,
-        request::{ResourceRequest, Rest, Start},
+        request::{RequestInfo, ResourceRequest, Rest, Start},
         version::VersionMatch,
     },
     body::Body,
@@ -136,8 +136,11 @@ impl Proxy {
             Ok(candidate) => candidate,
             Err(plan) => return plan,
         };
-        candidate.token_form =
-            self.cache.token_form(&candidate.read.query.resource.group_resource());
+        // Only a page has a token.
+        candidate.token_form = candidate
+            .read
+            .limit
+            .and_then(|_| self.cache.token_form(&candidate.read.query.resource.group_resource()));
         let attributes_of = |request: &_| Attributes::of_read(caller, request, candidate.read);
         if let Err(reason) = self.may_know(context, target, rules, attributes_of).await {
             return Plan::Forward(Forward { reason, rewriting: Rewriting::Keep });
@@ -238,6 +241,20 @@ impl Proxy {
                     lookup = Lookup::Found(view);
                 }
             }
+        }
+    }
+
+    /// Passes to the replicas the facts that a forward shows.
+    pub(super) fn hint(&self, reason: ForwardReason, info: &RequestInfo) {
+        match (reason, sought(info)) {
+            (ForwardReason::LinkLost, Some((query, _))) => self.cache.retry_now(query),
+            // A version that a request names may be a future one that no bookmark reaches.
+            (ForwardReason::Behind, Some((query, version)))
+                if !matches!(version, VersionMatch::NotOlderThan(_)) =>
+            {
+                self.cache.lags(query);
+            }
+            _ => {}
         }
     }
 }

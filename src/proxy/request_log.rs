@@ -13,12 +13,14 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use memchr::memmem;
 use tokio::time::Instant;
 
 use crate::{
     api::{
-        Verb, credential, pushback::retry_after, request::ResourceRequest, version::ResourceVersion,
+        Verb, credential, form::Form, protobuf::MEDIA_TYPE, pushback::retry_after,
+        request::ResourceRequest, version::ResourceVersion,
     },
     body::Body,
     cache::Attached,
@@ -26,6 +28,7 @@ use crate::{
     insight::{
         Asker,
         account::{Answer, Otherwise, Pace, Record},
+        cost::{Collection, Encoding},
         fingerprint::Fingerprint,
     },
     metrics::{DocumentResult, Lane, Metrics, PollLimit, Presence, ServedBy, Wait, Would},
@@ -39,10 +42,11 @@ use crate::{
     tap::{Answered, Asked, Phase},
 };
 
+pub(in crate::proxy) use self::cache_status::CACHE_STATUS;
 pub use self::records::{Audience, Records};
 use self::{
-    cache_status::{CACHE_STATUS, given_of, header_value, hit_of, with_status},
-    counted::Counted,
+    cache_status::{given_of, header_value, hit_of, with_status},
+    counted::{Counted, Length, is_gzip},
     records::{Client, Exposure},
 };
 
@@ -55,6 +59,8 @@ pub struct RequestLog {
     viewer_event: Option<ViewerEvent>,
     started: Instant,
     verb: Verb,
+    /// `true` if the client accepts Tables: all who do prefer them.
+    wants_table: bool,
     target: Option<Arc<Target>>,
     version: Option<ResourceVersion>,
     served_by: ServedBy,
@@ -92,8 +98,9 @@ struct ViewerEvent {
 struct ResponseFacts {
     /// The fingerprint of the content.
     content: Option<u32>,
-    /// The number of objects in the replica that answered.
-    objects: Option<u32>,
+    encoding: Encoding,
+    /// The objects of the replica that answered.
+    collection: Option<Collection>,
     /// `true` if a watch ended because its version had expired.
     expired: bool,
 }
@@ -102,6 +109,12 @@ struct ResponseFacts {
 /// kube-apiserver.
 fn client_closed() -> StatusCode {
     StatusCode::from_u16(499).expect("a number of three digits")
+}
+
+/// Reports whether the client accepts Tables.
+fn wants_table(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).map_or(&b""[..], HeaderValue::as_bytes);
+    memmem::find(accept, b"as=Table").is_some()
 }
 
 // === impl RequestLog ===
@@ -121,6 +134,7 @@ impl RequestLog {
             version: None,
             started: Instant::now(),
             verb: Verb::Other,
+            wants_table: wants_table(request.headers()),
             target: None,
             // The value until there is a response.
             served_by: ServedBy::ClientClosed,
@@ -204,10 +218,10 @@ impl RequestLog {
         self.asker.as_ref()
     }
 
-    /// Records the fingerprint of a response from the cache and the number of objects held.
-    pub fn shown_content(&mut self, content: u32, objects: usize) {
-        let objects = u32::try_from(objects).ok();
-        self.facts = ResponseFacts { content: Some(content), objects, ..self.facts };
+    /// Records the fingerprint of a response from the cache and the replica's objects.
+    pub fn shown_content(&mut self, content: u32, collection: Collection) {
+        let collection = Some(collection);
+        self.facts = ResponseFacts { content: Some(content), collection, ..self.facts };
     }
 
     /// Records a hit, with the state at this version, or with the events from now on.
@@ -297,7 +311,9 @@ impl RequestLog {
         }
         let fingerprint = self.fingerprint(&response);
         let list = response.extensions_mut().remove::<ListContent>();
-        response.map(|body| body.observed(Counted { log: self, fingerprint, list }))
+        self.facts.encoding.form = self.form(response.headers());
+        let length = is_gzip(response.headers()).then(Length::default);
+        response.map(|body| body.observed(Counted { log: self, fingerprint, list, length }))
     }
 
     /// Returns the fingerprint that compares a response of the apiserver with the one before.
@@ -305,6 +321,16 @@ impl RequestLog {
         let comparable = self.code == StatusCode::OK && self.facts.content.is_none();
         let fingerprint = || Fingerprint::of(self.verb, response.headers());
         comparable.then(fingerprint).flatten().map(Box::new)
+    }
+
+    /// Returns the form of a response with these headers.
+    fn form(&self, headers: &HeaderMap) -> Form {
+        let media = headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+        match self.wants_table {
+            true => Form::Table,
+            false if media.starts_with(MEDIA_TYPE.as_bytes()) => Form::Protobuf,
+            false => Form::Json,
+        }
     }
 
     fn record(&self, took: Duration) -> Record {
@@ -322,7 +348,8 @@ impl RequestLog {
             code: if expired { StatusCode::GONE.as_u16() } else { self.code.as_u16() },
             bytes: self.bytes,
             content: self.facts.content,
-            objects: self.facts.objects,
+            encoding: self.facts.encoding,
+            collection: self.facts.collection,
             retry_after: self.retry_after,
             pace: self.held.map_or(Pace::Free, |(limit, _)| Pace::Held(limit)),
             otherwise: match self.would {

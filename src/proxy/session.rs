@@ -22,7 +22,7 @@ use crate::{
 };
 pub use facts::{Expectation, KnownLabels, List, Page, Paging, Source};
 use record::Record;
-pub use record::{Doubt, Evidence, Origin};
+pub use record::{Doubt, Doubts, Evidence, Origin};
 pub use verdict::{Floor, Held, Imminence, Verdict};
 
 /// The state of one session (S-CONS-45).
@@ -71,25 +71,22 @@ impl Session {
         self.record(query)?.list_version(query, held).cloned()
     }
 
-    /// Returns the marks that keep the replica from answering `query`, although its objects may be
+    /// Returns the reasons why the replica may not answer `query`, although its objects may be
     /// unchanged.
-    pub fn doubts(&self, query: &Query, held: Held<'_>) -> Vec<Doubt> {
-        self.record(query).map_or_else(Vec::new, |record| record.doubts(query, held))
+    pub fn doubts(&self, query: &Query, held: Held<'_>) -> Option<Doubts> {
+        let record = self.record(query)?;
+        let depends_on_fields = !query.fields.is_everything();
+        Some(Doubts {
+            marks: record.doubts(query, held),
+            unseen: if depends_on_fields { record.unseen(query, held) } else { Vec::new() },
+            is_crowded: record.is_crowded(),
+        })
     }
 
     /// Clears a doubt: the replica shows everything that it is about.
     pub fn clear(&mut self, doubt: &Doubt, replica: &Query, evidence: Evidence) {
         if let Some(record) = self.records.get_mut(&replica.resource.group_resource()) {
             record.clear(doubt, replica, evidence);
-        }
-    }
-
-    /// Returns objects that the replica lacks and whose selection by `query` depends on fields the
-    /// session has not seen.
-    pub fn unseen(&self, query: &Query, held: Held<'_>) -> Vec<ObjectKey> {
-        match self.record(query) {
-            Some(record) if !query.fields.is_everything() => record.unseen(query, held),
-            _ => Vec::new(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Reviews of a token that Listless itself created, which the apiserver cannot know.
 //!
 //! The review is first sent to the apiserver, complete: the apiserver checks it and the caller's
-//! rights. Only a response that calls the token of Listless's own user unknown is completed. The
+//! permissions. Only a response that calls the token of Listless's own user unknown is completed. The
 //! user comes from a SelfSubjectReview in Listless's own name. Invariant: the apiserver's response
 //! stays for any other token, and for a review of other audiences than the issuer's.
 

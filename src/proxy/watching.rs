@@ -328,7 +328,7 @@ impl Watching {
         proven.filter(|until| *until >= now)
     }
 
-    /// Waits until something may have changed: the replica, the time, or the caller's rights.
+    /// Waits until something may have changed: the replica, the time, or the caller's permissions.
     async fn wait(&mut self, now: Instant) {
         let proven = self.proven_until(now).map(|until| until + JUST_AFTER);
         let times = [self.bookmark_at, Some(self.review_at), proven];

@@ -36,7 +36,7 @@ use super::{
     connect::EndpointError,
     dial::{Dial, HttpProxy, ProxyError},
 };
-use crate::{body::BoxError, metrics::Metrics};
+use crate::{api::url, body::BoxError, metrics::Metrics};
 
 /// An apiserver and Listless's own identity there.
 pub struct Access {
@@ -190,8 +190,8 @@ pub async fn in_cluster(directory: &Path, host: &str, port: u16) -> Result<Acces
         source: error,
     };
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-    let server = format!("https://{host}:{port}").parse();
-    let server = server.map_err(|error: http::uri::InvalidUri| unusable(error.into()))?;
+    let server = url::parse(&format!("https://{host}:{port}"));
+    let server = server.map_err(|error| unusable(error.into()))?;
     let roots = crate::tls::roots(bundle.as_bytes()).map_err(|error| unusable(error.into()))?;
     drop(roots); // It only checks the bundle here; the file is read again when it changes.
     let mut config = Config::new(server);

@@ -102,9 +102,9 @@ struct Lanes {
 
 /// The shares of senders in lanes.
 struct PoolShares {
-    /// Of each accepted credential, by a keyed hash.
+    /// The shares of accepted credentials, by keyed hashes.
     proven: LaneShares<u64>,
-    /// Of each network whose credentials are not accepted.
+    /// The shares of networks without an accepted credential.
     unproven: LaneShares<Network>,
 }
 

@@ -51,9 +51,9 @@ pub(super) struct Tunnels {
 
 /// The shares of senders in the tunnels.
 struct TunnelShares {
-    /// Of each accepted credential, by a keyed hash.
+    /// The shares of accepted credentials, by keyed hashes.
     proven: Shares<u64>,
-    /// Of each network whose credentials are not accepted.
+    /// The shares of networks without an accepted credential.
     unproven: Shares<Network>,
 }
 

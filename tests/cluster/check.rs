@@ -75,7 +75,7 @@ async fn finds_nothing_wrong(version: Version) {
     assert_eq!(checked.code, Some(0), "{}", checked.report);
     checked.is("version", "pass", version.release());
     checked.is("features", "pass", "");
-    checked.is("rights", "pass", "admin may list and watch deployments.apps");
+    checked.is("permissions", "pass", "admin may list and watch deployments.apps");
     checked.is("webhook", "skipped", "this cluster has no webhook of Listless");
     checked.is("kubelets", "skipped", "there are no nodes");
     checked.is("left-out", "pass", "");
@@ -83,7 +83,7 @@ async fn finds_nothing_wrong(version: Version) {
     let nobody = plane.kubeconfig(User::Nobody).expect("a kubeconfig");
     let checked = Checked::of(&nobody, &[]).await;
     assert_eq!(checked.code, Some(0), "{}", checked.report);
-    checked.is("rights", "warn", "nobody may not list and watch pods");
+    checked.is("permissions", "warn", "nobody may not list and watch pods");
     for name in ["webhook", "sidecars", "image", "kubelets"] {
         checked.is(name, "skipped", "forbidden");
     }
@@ -220,10 +220,10 @@ async fn the_charts_test_has_the_rights_it_needs_and_finds_the_injector_not_runn
     let checked = Checked::of(&kubeconfig, &arguments).await;
     assert_eq!(checked.code, Some(1), "{}", checked.report);
     let who = format!("system:serviceaccount:{NAMESPACE}:{TEST_NAME} may not list and watch pods");
-    checked.is("rights", "warn", &who);
+    checked.is("permissions", "warn", &who);
     checked.is("webhook", "fail", "has no caBundle yet");
     checked.is("injector", "fail", "0 of 1 ready");
-    checked.is("injector-rights", "pass", "the injector has all 5 permissions it needs");
+    checked.is("injector-permissions", "pass", "the injector has all 5 permissions it needs");
     checked.is("injection", "fail", "a pod in shop gets no sidecar");
     checked.is("sidecars", "pass", "");
     checked.is("kubelets", "skipped", "there are no nodes");
@@ -235,13 +235,13 @@ async fn the_charts_test_has_the_rights_it_needs_and_finds_the_injector_not_runn
     let deadline = Instant::now() + KNOWN_LIMIT;
     let checked = loop {
         let checked = Checked::of(&kubeconfig, &arguments).await;
-        if checked.row("injector-rights")["result"] == "fail" || Instant::now() > deadline {
+        if checked.row("injector-permissions")["result"] == "fail" || Instant::now() > deadline {
             break checked;
         }
         tokio::time::sleep(POLL).await;
     };
     let what = format!("patch mutatingwebhookconfigurations {name}");
-    checked.is("injector-rights", "fail", &what);
+    checked.is("injector-permissions", "fail", &what);
 }
 
 /// Creates the objects that the chart creates for its test, and a kubeconfig of that service

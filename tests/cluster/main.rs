@@ -19,6 +19,7 @@ mod differential;
 mod direct;
 mod discovery;
 mod drivers;
+mod estimate;
 mod etcd;
 mod faults;
 mod forms;

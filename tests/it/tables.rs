@@ -6,7 +6,7 @@ mod watches;
 
 use crate::harness::{TestClient, TestProxy, settle};
 
-/// What kubectl accepts.
+/// The Accept header of kubectl.
 const KUBECTL: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,\
     application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
 

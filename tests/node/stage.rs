@@ -43,7 +43,7 @@ pub struct Seen {
     /// Answers from memory.
     pub hits: u64,
     /// Lists that failed.
-    pub failures: Option<Vec<Failure>>,
+    pub failures: Option<Vec<FailedList>>,
     /// Failed connections.
     pub failed_dials: u64,
     /// The longest duration of a list.
@@ -52,7 +52,7 @@ pub struct Seen {
 
 /// A list that failed.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Failure {
+pub struct FailedList {
     /// The client.
     pub client: u32,
     /// The time.

@@ -270,7 +270,7 @@ const costOf = (cost) => ((cost && cost.apiserverCpuSeconds) || 0) + ((cost && c
 
 function answersBar(cell, poll) {
   const all = total(poll) || 1;
-  const spared = (answered(poll, "cache") + answered(poll, "coalesced")) / all;
+  const saved = (answered(poll, "cache") + answered(poll, "coalesced")) / all;
   const bar = make("div", "bar-of");
   const words = [];
   for (const [by, word] of ANSWERS) {
@@ -283,7 +283,7 @@ function answersBar(cell, poll) {
   }
   const box = make("div");
   box.title = words.join(", ") + reasonsOf(poll);
-  box.append(bar, make("span", "sub-line", `${share(spared)} saved`));
+  box.append(bar, make("span", "sub-line", total(poll) === 0 ? "" : `${share(saved)} saved`));
   const [main] = sortedReasons(poll);
   if (main) box.append(make("span", "sub-line reason", `${main[0]} ${count(main[1])}`));
   cell.replaceChildren(box);
@@ -566,7 +566,7 @@ function drawSummary() {
     + heldPolls(totals));
   say("upstream", count(requests.upstream));
   say("upstream-detail", `${count(requests.upstreamForItself)} of them are Listless's own`);
-  drawEstimate(totals.estimate);
+  drawEstimate(totals);
   say("held", count(status.replicas.count));
   const starting = status.replicas.count - status.replicas.synced;
   say("held-detail", `${count(status.replicas.objects)} objects, ${bytes(status.replicas.bytes)} of `
@@ -593,7 +593,7 @@ function heldPolls({ paced = 0, pacedFromMemory = 0 }) {
     + `${count(pacedFromMemory)} as loops on responses from memory`;
 }
 
-function drawEstimate(estimate) {
+function drawEstimate({ estimate, savedBytes = 0 }) {
   if (!estimate) {
     say("estimate", "–");
     say("estimate-detail", "");
@@ -601,7 +601,7 @@ function drawEstimate(estimate) {
   }
   say("estimate", cpu(costOf(estimate)));
   say("estimate-detail", `apiserver ${cpu(estimate.apiserverCpuSeconds)}, `
-    + `etcd ${cpu(estimate.etcdCpuSeconds)}`);
+    + `etcd ${cpu(estimate.etcdCpuSeconds)}; ${bytes(Math.max(0, savedBytes))} of responses`);
   byId("estimate-mark").title = estimate.formula || "";
 }
 
@@ -612,18 +612,18 @@ const MARKS_MAX = 256;
 const HEIGHT = 190;
 const MARGIN = { left: 44, right: 10, top: 18, bottom: 22 };
 
-function addTimeline(news) {
-  timeline.max = news.pointsMax;
-  timeline.points = merged(timeline.points, news.points, (point) => point.at, news.pointsMax);
+function addTimeline(update) {
+  timeline.max = update.pointsMax;
+  timeline.points = merged(timeline.points, update.points, (point) => point.at, update.pointsMax);
   const which = (mark) => `${mark.at} ${mark.kind} ${mark.text}`;
-  timeline.marks = merged(timeline.marks, news.marks, which, MARKS_MAX);
+  timeline.marks = merged(timeline.marks, update.marks, which, MARKS_MAX);
   drawTimeline();
 }
 
 // Sorted by time without duplicates: the stream may send a second before the earlier ones are read.
-function merged(known, news, which, lengthMax) {
+function merged(known, update, which, lengthMax) {
   const keys = new Set(known.map(which));
-  const all = [...known, ...news.filter((one) => !keys.has(which(one)))];
+  const all = [...known, ...update.filter((one) => !keys.has(which(one)))];
   return all.sort((a, b) => a.at - b.at).slice(-lengthMax);
 }
 
@@ -874,12 +874,13 @@ byId("live-filter").addEventListener("change", () => {
 let lostSince = null;
 let isLinked = false;
 
-// Green only if Listless and the apiserver behind it respond.
+// Green only if Listless and the apiserver behind it respond, grey while nobody knows.
 function drawLink() {
-  const isOut = Boolean(status && status.apiserver.message);
-  const state = !isLinked ? "connection lost" : isOut ? "apiserver failing" : "live";
-  byId("link").dataset.state = state === "live" ? "live" : "lost";
-  say("link", state);
+  const { state = "unknown", message } = (status && status.apiserver) || {};
+  const shown = !isLinked || message ? "lost" : state === "unknown" ? "unknown" : "live";
+  byId("link").dataset.state = shown;
+  say("link", !isLinked ? "connection lost" : message ? "apiserver failing"
+    : shown === "unknown" ? "apiserver not asked yet" : "live");
 }
 
 function connected(isConnected) {

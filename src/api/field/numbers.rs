@@ -1,4 +1,4 @@
-//! The places of selectable fields in protobuf, by the numbers of Kubernetes' own definitions.
+//! The numbers of selectable fields in protobuf, from Kubernetes' own definitions.
 
 use super::{
     GroupVersionResource, Values,
@@ -7,14 +7,14 @@ use super::{
 };
 use crate::api::protobuf::wire::{Fields, Malformed, Value};
 
-/// The numbers of the fields from an object to the value of a path.
-type Place = (&'static str, &'static [u64]);
+/// A path, and the numbers of the fields from an object to its value.
+type NumberedPath = (&'static str, &'static [u64]);
 
-/// The places of a resource's paths, in all versions that the table of kinds lists.
-struct Places {
+/// The numbered paths of a resource, in all versions that the table of kinds lists.
+struct KindPaths {
     group: &'static str,
     resource: &'static str,
-    places: &'static [Place],
+    paths: &'static [NumberedPath],
 }
 
 /// A value in a message.
@@ -30,9 +30,9 @@ pub fn protobuf_field_values(
     object: &[u8],
 ) -> Result<Vec<(&'static str, String)>, Malformed> {
     let Some(kind) = kind_of(resource) else { return Ok(Vec::new()) };
-    let places = places_of(kind);
+    let paths = paths_of(kind);
     let mut values: Values = vec![None; kind.paths.len()];
-    for (path, numbers) in places {
+    for (path, numbers) in paths {
         let Some(index) = kind.index(path) else { continue };
         // A path that is "false" when absent is a boolean, which protobuf has as a number.
         let is_boolean = find(kind.defaults, path) == Some("false");
@@ -46,12 +46,12 @@ pub fn protobuf_field_values(
     Ok(rendered(kind, values))
 }
 
-fn places_of(kind: &Kind) -> &'static [Place] {
-    let found = PLACES.iter().find(|it| it.group == kind.group && it.resource == kind.resource);
-    found.map_or(&[], |found| found.places)
+fn paths_of(kind: &Kind) -> &'static [NumberedPath] {
+    let found = KIND_PATHS.iter().find(|it| it.group == kind.group && it.resource == kind.resource);
+    found.map_or(&[], |found| found.paths)
 }
 
-/// Returns the last value at a place: protobuf's own rule for repeated fields.
+/// Returns the last value at these numbers: protobuf's own rule for repeated fields.
 fn value_at(message: &[u8], numbers: &[u64]) -> Result<Option<Found>, Malformed> {
     let Some((first, rest)) = numbers.split_first() else { return Ok(None) };
     let mut found = None;
@@ -72,11 +72,11 @@ fn value_at(message: &[u8], numbers: &[u64]) -> Result<Option<Found>, Malformed>
 const SPEC: u64 = 2;
 const STATUS: u64 = 3;
 
-static PLACES: [Places; 12] = [
-    Places {
+static KIND_PATHS: [KindPaths; 12] = [
+    KindPaths {
         group: "",
         resource: "pods",
-        places: &[
+        paths: &[
             ("spec.nodeName", &[SPEC, 10]),
             ("spec.restartPolicy", &[SPEC, 3]),
             ("spec.schedulerName", &[SPEC, 19]),
@@ -89,18 +89,18 @@ static PLACES: [Places; 12] = [
             ("status.nominatedNodeName", &[STATUS, 11]),
         ],
     },
-    Places { group: "", resource: "nodes", places: &[("spec.unschedulable", &[SPEC, 4])] },
-    Places { group: "", resource: "namespaces", places: &[("status.phase", &[STATUS, 1])] },
-    Places { group: "", resource: "secrets", places: &[("type", &[3])] },
-    Places {
+    KindPaths { group: "", resource: "nodes", paths: &[("spec.unschedulable", &[SPEC, 4])] },
+    KindPaths { group: "", resource: "namespaces", paths: &[("status.phase", &[STATUS, 1])] },
+    KindPaths { group: "", resource: "secrets", paths: &[("type", &[3])] },
+    KindPaths {
         group: "",
         resource: "replicationcontrollers",
-        places: &[("status.replicas", &[STATUS, 1])],
+        paths: &[("status.replicas", &[STATUS, 1])],
     },
-    Places {
+    KindPaths {
         group: "",
         resource: "events",
-        places: &[
+        paths: &[
             ("involvedObject.kind", &[2, 1]),
             ("involvedObject.namespace", &[2, 2]),
             ("involvedObject.name", &[2, 3]),
@@ -114,10 +114,10 @@ static PLACES: [Places; 12] = [
             ("type", &[9]),
         ],
     },
-    Places {
+    KindPaths {
         group: "events.k8s.io",
         resource: "events",
-        places: &[
+        paths: &[
             ("regarding.kind", &[8, 1]),
             ("regarding.namespace", &[8, 2]),
             ("regarding.name", &[8, 3]),
@@ -130,30 +130,30 @@ static PLACES: [Places; 12] = [
             ("type", &[11]),
         ],
     },
-    Places { group: "batch", resource: "jobs", places: &[("status.successful", &[STATUS, 5])] },
-    Places {
+    KindPaths { group: "batch", resource: "jobs", paths: &[("status.successful", &[STATUS, 5])] },
+    KindPaths {
         group: "certificates.k8s.io",
         resource: "certificatesigningrequests",
-        places: &[("spec.signerName", &[SPEC, 7])],
+        paths: &[("spec.signerName", &[SPEC, 7])],
     },
-    Places {
+    KindPaths {
         group: "certificates.k8s.io",
         resource: "clustertrustbundles",
-        places: &[("spec.signerName", &[SPEC, 1])],
+        paths: &[("spec.signerName", &[SPEC, 1])],
     },
-    Places {
+    KindPaths {
         group: "certificates.k8s.io",
         resource: "podcertificaterequests",
-        places: &[
+        paths: &[
             ("spec.signerName", &[SPEC, 1]),
             ("spec.podName", &[SPEC, 2]),
             ("spec.nodeName", &[SPEC, 6]),
         ],
     },
-    Places {
+    KindPaths {
         group: "resource.k8s.io",
         resource: "resourceslices",
-        places: &[("spec.nodeName", &[SPEC, 3]), ("spec.driver", &[SPEC, 1])],
+        paths: &[("spec.nodeName", &[SPEC, 3]), ("spec.driver", &[SPEC, 1])],
     },
 ];
 
@@ -172,9 +172,9 @@ mod tests {
     }
 
     #[test]
-    fn every_modelled_field_has_a_place() {
+    fn every_modelled_field_has_a_path() {
         for kind in &KINDS {
-            let paths: Vec<_> = places_of(kind).iter().map(|(path, _)| *path).collect();
+            let paths: Vec<_> = paths_of(kind).iter().map(|(path, _)| *path).collect();
             assert_eq!(paths, kind.paths, "{} {}", kind.group, kind.resource);
         }
     }

@@ -73,10 +73,10 @@ impl ProtobufEnvelope {
     }
 
     /// Returns the body of a GET.
-    pub(super) fn whole(&self, raw: &Bytes) -> Whole {
+    pub(super) fn whole(&self, raw: &Bytes) -> Whole<'static> {
         let payload = payload_range(raw);
-        let head = unknown_start(&self.api_version, &self.kind, payload.len());
-        Whole { head, object: raw.slice(payload), tail: UNKNOWN_END.to_vec() }
+        let head = unknown_start(&self.api_version, &self.kind, payload.len()).into();
+        Whole { head, object: raw.slice(payload), tail: &UNKNOWN_END }
     }
 
     /// Returns the event of a watch for an object.
@@ -343,7 +343,7 @@ mod tests {
         assert_eq!((object.key().as_str(), object.version()), ("shop/web-0", &version(123)));
         assert_eq!((object.label("app"), object.label("tier")), (Some("web"), Some("")));
         let Whole { head, object: payload, tail } = envelope.whole(object.raw());
-        assert_eq!([&head, &payload[..], &tail].concat(), bytes(POD));
+        assert_eq!([&*head, &payload, tail].concat(), bytes(POD));
         let at = version(789);
         let (meta, mut item) = (ListMeta::whole(&at), Vec::new());
         let older = MetadataVersion::V1Beta1;

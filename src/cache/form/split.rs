@@ -21,7 +21,7 @@ use crate::{
 /// A LIST body in protobuf, in progress.
 #[derive(Debug)]
 pub struct ProtobufSplitter {
-    state: State,
+    state: SplitState,
     /// The bytes before the first item.
     header: Vec<u8>,
     /// The bytes after the last item.
@@ -37,7 +37,7 @@ pub struct ProtobufSplitter {
 
 /// The expected next part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum SplitState {
     Header,
     /// An item; its length with tag and length, once it is known.
     Item(Option<usize>),
@@ -70,7 +70,7 @@ impl ProtobufSplitter {
     /// Creates a splitter that rejects larger items.
     pub(in crate::cache) fn new(item_bytes_max: usize) -> Self {
         Self {
-            state: State::Header,
+            state: SplitState::Header,
             header: Vec::new(),
             trailer: Vec::new(),
             partial: Vec::new(),
@@ -88,10 +88,10 @@ impl ProtobufSplitter {
     ) -> Result<(), E> {
         while !bytes.is_empty() {
             let taken = match self.state {
-                State::Header => self.header(bytes)?,
-                State::Item(None) => self.item_head(bytes)?,
-                State::Item(Some(length)) => self.item(bytes, length, &mut on_item)?,
-                State::Trailer => self.trailer(bytes)?,
+                SplitState::Header => self.header(bytes)?,
+                SplitState::Item(None) => self.item_head(bytes)?,
+                SplitState::Item(Some(length)) => self.item(bytes, length, &mut on_item)?,
+                SplitState::Trailer => self.trailer(bytes)?,
             };
             bytes = &bytes[taken..];
         }
@@ -100,7 +100,7 @@ impl ProtobufSplitter {
 
     /// Ends the body; returns the form of the list and its version.
     pub(in crate::cache) fn finish(self) -> Result<(Envelope, ResourceVersion), ReflectorFailure> {
-        if self.state != State::Trailer {
+        if self.state != SplitState::Trailer {
             return Err(SplitError::Truncated.into());
         }
         let header = Header::parse(&self.header).map_err(ReflectorFailure::Split)?;
@@ -133,7 +133,7 @@ impl ProtobufSplitter {
     }
 
     fn next_item(&mut self) {
-        self.state = if self.left == 0 { State::Trailer } else { State::Item(None) };
+        self.state = if self.left == 0 { SplitState::Trailer } else { SplitState::Item(None) };
     }
 
     /// Reads the tag and length of an item, byte by byte.
@@ -160,7 +160,7 @@ impl ProtobufSplitter {
             let length = 1 + head + length;
             self.left = self.left.checked_sub(length).ok_or(SplitError::NotAnItem)?;
             self.items += length;
-            self.state = State::Item(Some(length));
+            self.state = SplitState::Item(Some(length));
             return Ok(index + 1);
         }
         Ok(bytes.len())

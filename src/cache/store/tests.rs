@@ -86,6 +86,8 @@ fn check(snapshot: &Snapshot, model: &Model, at: u64) {
     let objects = snapshot.pages().iter().flat_map(|page| page.iter());
     let keys: Vec<_> = objects.map(|object| object.key().as_str().to_owned()).collect();
     assert!(keys.iter().eq(model.keys()));
+    let texts: usize = snapshot.pages().iter().map(|page| page.text_bytes()).sum();
+    assert_eq!(snapshot.pages().text_bytes(), texts as u64);
     for page in snapshot.pages().iter() {
         assert!(page.len() == 1 || page.bytes() < 300_000, "{}", page.bytes());
     }

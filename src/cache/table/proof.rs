@@ -1,4 +1,4 @@
-//! The proof that a row's cells can be made anew, given when the row arrives. Pure.
+//! The proof that a row's cells can be made again, given when the row arrives. Pure.
 //!
 //! A cell that tells the time since a timestamp must read as this module's rule makes it for some
 //! moment of the row's arrival. A cell that looks like such a time and has no rule is not proven.

@@ -6,7 +6,7 @@ use super::{Facts, Found, Pattern, size, spoken};
 use crate::{
     api::Verb,
     insight::{
-        cost::Freshness,
+        cost::RequestedVersion,
         shape::{Selection, Subject},
     },
 };
@@ -41,7 +41,7 @@ const REFETCHES_MIN: u64 = 10;
 type Detected = Option<(Pattern, String)>;
 
 pub(super) fn quorum_list_polling(facts: &Facts) -> Detected {
-    let consistent = facts.shape.traits.freshness == Freshness::Unset;
+    let consistent = facts.shape.traits.version == RequestedVersion::Unset;
     let list = facts.shape.verb == Verb::List && facts.is_read();
     if !list || !consistent || facts.names_an_object() {
         return None;
@@ -75,7 +75,7 @@ pub(super) fn object_polling(facts: &Facts) -> Detected {
 
 pub(super) fn unpaginated_list(facts: &Facts) -> Detected {
     let traits = facts.shape.traits;
-    let whole = traits.selection == Selection::Whole && traits.freshness == Freshness::Unset;
+    let whole = traits.selection == Selection::Whole && traits.version == RequestedVersion::Unset;
     if facts.shape.verb != Verb::List || !whole || facts.requests() < LARGE_MIN {
         return None;
     }
@@ -169,11 +169,11 @@ fn polls(facts: &Facts, seconds_max: f64) -> Option<String> {
         return None;
     }
     if let Some(period) = facts.period {
-        let askers = match facts.askers() {
+        let clients = match facts.clients() {
             0 | 1 => String::new(),
-            askers => format!(" by each of about {askers} askers"),
+            clients => format!(" by each of about {clients} clients"),
         };
-        let every = format!("every {}{askers}", spoken(period.seconds));
+        let every = format!("every {}{clients}", spoken(period.seconds));
         return (period.seconds <= seconds_max).then_some(every);
     }
     let per_second = facts.requests() as f64 / facts.seen_seconds().max(1.0);

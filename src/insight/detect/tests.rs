@@ -9,6 +9,7 @@ use crate::{
     insight::{
         AccountRequest, Asker, Insight,
         account::{Answer, Otherwise, Pace, Record},
+        cost::Encoding,
         report::Report,
     },
     metrics::Metrics,
@@ -63,7 +64,8 @@ impl Scene {
             code: 200,
             bytes: 20_000,
             content: None,
-            objects: None,
+            encoding: Encoding::default(),
+            collection: None,
             retry_after: None,
             pace: Pace::Free,
             otherwise: Otherwise::Same,
@@ -117,7 +119,7 @@ fn twenty_threads_that_list_every_three_seconds_are_found() {
     let finding = &report.findings[0];
     assert_eq!((finding.id.as_str(), finding.library.as_str()), ("quorum-list-polling", "fabric8"));
     assert!((finding.period_seconds.unwrap() - 3.0).abs() < 0.3, "{finding:?}");
-    assert!(finding.fix.contains("inform(") && finding.evidence.contains("20 askers"));
+    assert!(finding.fix.contains("inform(") && finding.evidence.contains("20 clients"));
     assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
     assert_eq!(report.polls[0].findings, ["quorum-list-polling"]);
 }

@@ -4,7 +4,7 @@ use metrics::Unit;
 
 use super::{
     super::{
-        labels::{Connect, DocumentResult, Review, ServedBy},
+        labels::{Connect, DocumentResult, EdgeRefusal, Review, ServedBy},
         metric::{Label, Metric, Values, counter, gauge},
     },
     GROUP, RESOURCE, SCOPE, VERB, VERSION,
@@ -53,6 +53,12 @@ pub(in crate::metrics) const CLIENT_CONNECTS: Metric = counter(
     Unit::Count,
     &[of!("result", Connect)],
     "CONNECT requests of clients that use Listless as an HTTP proxy.",
+);
+pub(in crate::metrics) const CLIENT_REFUSED: Metric = counter(
+    "listless_client_refused_total",
+    Unit::Count,
+    &[of!("reason", EdgeRefusal)],
+    "Requests that a listener refused before it parsed them; no other metric counts them.",
 );
 pub(in crate::metrics) const DOCUMENTS_GIVEN: Metric = counter(
     "listless_discovery_total",

@@ -31,7 +31,7 @@ pub(super) struct Decided {
     pub(super) void: AtomicBool,
 }
 
-/// The lifetime of a review of Listless's own user: its rights filled the replicas.
+/// The lifetime of a review of Listless's own user: its permissions filled the replicas.
 pub(super) const OWN_TTL: Duration = Duration::from_secs(60);
 
 /// The age from which such a review is renewed if it is in use.

@@ -18,9 +18,9 @@ use crate::{
 
 /// The limits of all callers.
 pub(super) struct Quotas {
-    /// Of Listless's own user and accepted bearers.
+    /// The limit of Listless's own user and of accepted bearers.
     whole: Quota,
-    /// Of all other bearers.
+    /// The limit of all other bearers.
     strangers: Quota,
     /// Bearers whose tokens the apiserver has accepted.
     accepted: Accepted,

@@ -34,7 +34,7 @@ use crate::{
 
 /// The state that a list is cut from.
 #[derive(Clone, Copy)]
-pub(super) struct State<'a> {
+pub(super) struct ListState<'a> {
     /// Its objects.
     pub snapshot: &'a Snapshot,
     /// The query whose content it has.
@@ -112,7 +112,7 @@ pub fn decide_page(
     {
         return forwarded();
     }
-    let state = State { snapshot: &snapshot, query: &query, version, form: Some(rest.form) };
+    let state = ListState { snapshot: &snapshot, query: &query, version, form: Some(rest.form) };
     let Some(portion) = portion(&rest.read, Some(&rest.after), state) else { return forwarded() };
     Plan::Read(LocalRead {
         replica,
@@ -130,7 +130,11 @@ fn forwarded() -> Plan {
 }
 
 /// Returns the part of the list that the apiserver would return; `None` if that is not known.
-pub(super) fn portion(read: &Read, after: Option<&Arc<str>>, state: State<'_>) -> Option<Portion> {
+pub(super) fn portion(
+    read: &Read,
+    after: Option<&Arc<str>>,
+    state: ListState<'_>,
+) -> Option<Portion> {
     let whole = Portion { after: after.cloned(), next: None };
     let Some(limit) = read.limit.filter(|_| heeds_limit(read)) else {
         return Some(whole);
@@ -170,7 +174,7 @@ fn is_single(read: &Read, snapshot: &Snapshot) -> bool {
 
 /// Reports whether an object follows below the list's prefix, selected or not: then the apiserver
 /// continues. `None` if that is not known.
-fn follows(read: &Read, last: &str, is_first: bool, state: State<'_>) -> Option<bool> {
+fn follows(read: &Read, last: &str, is_first: bool, state: ListState<'_>) -> Option<bool> {
     let query = &read.query;
     if query.selects_all() {
         return Some(false);
@@ -182,7 +186,7 @@ fn follows(read: &Read, last: &str, is_first: bool, state: State<'_>) -> Option<
     knows_all.then(|| !state.snapshot.select(&all).after(last).is_empty())
 }
 
-fn next(read: &Read, rest: &Selection<'_>, limit: usize, state: State<'_>) -> Option<Next> {
+fn next(read: &Read, rest: &Selection<'_>, limit: usize, state: ListState<'_>) -> Option<Next> {
     let last = rest.iter().nth(limit - 1)?;
     let after = match &read.query.scope {
         Scope::Namespace(_) => last.key().name(),
@@ -237,7 +241,7 @@ impl Candidate<'_> {
             None => replica.query(),
         };
         let version = list_version.as_ref().unwrap_or_else(|| snapshot.version());
-        let state = State { snapshot, query, version, form: self.token_form };
+        let state = ListState { snapshot, query, version, form: self.token_form };
         let portion = portion(self.read, None, state)?;
         Some(LocalRead {
             query: portion.next.as_ref().map(|_| Box::new(query.clone())),

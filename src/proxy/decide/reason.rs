@@ -20,7 +20,7 @@ pub enum ForwardReason {
     /// The cache does not support the form of the request.
     NotModelled(NotModelled),
     /// The mode is `observe`.
-    Observing,
+    Observe,
     /// The rules exclude this resource from the cache.
     NeverCached,
     /// The cache cannot produce the response's media type exactly.
@@ -75,7 +75,7 @@ impl ForwardReason {
             }
             Self::Caller(Unauthenticated::SafeMode) => "safe-mode",
             Self::NotModelled(why) => why.as_str(),
-            Self::Observing => "observe",
+            Self::Observe => "observe",
             Self::NeverCached => "never-cached",
             Self::MediaType(media) => media.as_str(),
             Self::Limited => "limit",
@@ -107,7 +107,7 @@ impl ForwardReason {
             Self::Write => "method",
             Self::NonResource
             | Self::Caller(_)
-            | Self::Observing
+            | Self::Observe
             | Self::NeverCached
             | Self::MayBeAggregated => "bypass",
             Self::NotModelled(_)

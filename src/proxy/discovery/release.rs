@@ -10,12 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
+use serde::Deserialize;
 use tokio::time::{Duration, Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     body::Body,
     cache::Cache,
+    insight::{Insight, cost::Lists},
     upstream::{AGENT, Client, Lane},
 };
 
@@ -24,7 +26,17 @@ pub(super) struct Release {
     client: Arc<dyn Client>,
     stop: CancellationToken,
     cache: Cache,
+    insight: Insight,
     state: Mutex<ReleaseState>,
+}
+
+/// The body of `/version`, as far as it matters.
+#[derive(Deserialize)]
+struct Version<'a> {
+    #[serde(borrow)]
+    major: &'a str,
+    #[serde(borrow)]
+    minor: &'a str,
 }
 
 #[derive(Default)]
@@ -50,14 +62,22 @@ const RELIST_PERIOD_MIN: Duration = Duration::from_secs(300);
 /// The longest wait for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
+/// The first release whose consistent lists come from its watch cache.
+const FROM_CACHE_SINCE: (u32, u32) = (1, 31);
+
 /// An answer that is longer is not one.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 // === impl Release ===
 
 impl Release {
-    pub(super) fn new(client: Arc<dyn Client>, stop: CancellationToken, cache: Cache) -> Self {
-        Self { client, stop, cache, state: Mutex::default() }
+    pub(super) fn new(
+        client: Arc<dyn Client>,
+        stop: CancellationToken,
+        cache: Cache,
+        insight: Insight,
+    ) -> Self {
+        Self { client, stop, cache, insight, state: Mutex::default() }
     }
 
     /// Requests the release if a watch has ended since it was last known. Costs nothing while there
@@ -88,6 +108,7 @@ impl Release {
 
     async fn compare(&self, ended: u64) {
         let Ok(Some(body)) = timeout(ANSWER_MAX, self.request()).await else { return };
+        self.insight.set_lists(lists(&body));
         let mut state = self.state();
         state.watches_ended = ended;
         match &state.seen {
@@ -118,5 +139,33 @@ impl Release {
 
     fn state(&self) -> MutexGuard<'_, ReleaseState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the source of consistent lists of the release in a body of `/version`.
+fn lists(body: &[u8]) -> Lists {
+    let number = |text: &str| {
+        let digits = text.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(text.len());
+        text[..digits].parse::<u32>().ok()
+    };
+    let version = serde_json::from_slice(body).ok();
+    let release = version.and_then(|Version { major, minor }| number(major).zip(number(minor)));
+    match release {
+        Some(release) if release < FROM_CACHE_SINCE => Lists::FromEtcd,
+        _ => Lists::FromCache,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn consistent_lists_come_from_etcd_before_the_release_that_caches_them() {
+        let of =
+            |major, minor| lists(format!(r#"{{"major":"{major}","minor":"{minor}"}}"#).as_bytes());
+        assert_eq!([of("1", "30"), of("1", "28+")], [Lists::FromEtcd; 2]);
+        assert_eq!([of("1", "31"), of("1", "36+"), of("", "")], [Lists::FromCache; 3]);
+        assert_eq!(lists(b"no JSON"), Lists::FromCache);
     }
 }

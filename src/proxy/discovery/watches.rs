@@ -84,7 +84,7 @@ enum End {
 
 /// The reason why a list or a watch failed.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+enum WatchFailure {
     #[error("the apiserver refused it with status {0}")]
     Refused(StatusCode),
     #[error("the apiserver returned status {0}")]
@@ -227,7 +227,7 @@ impl Watches {
             self.state().followed[which].proven_at = None;
             let (pause, delay) = match &failure {
                 Ok(()) => (Duration::ZERO, Duration::ZERO),
-                Err(Failure::Refused(_)) => (REFUSED_REST, Duration::ZERO),
+                Err(WatchFailure::Refused(_)) => (REFUSED_REST, Duration::ZERO),
                 Err(failure) => {
                     let longer = (rest * 2).min(BACKOFF.1);
                     (mem::replace(&mut rest, longer), failure.retry_after())
@@ -242,12 +242,12 @@ impl Watches {
     }
 
     /// Lists, then watches until something unplanned happens.
-    async fn follow_once(&self, which: usize, rest: &mut Duration) -> Result<(), Failure> {
+    async fn follow_once(&self, which: usize, rest: &mut Duration) -> Result<(), WatchFailure> {
         let kind = &FOLLOWED[which];
         let target = format!("{}{}", kind.path, kind.list);
         let listed = self.ask(&target, kind.accept_list, Lane::Short);
         let read = timeout(ANSWER_MAX, async { Ok(read_list(listed.await?).await?) });
-        let (mut version, listed) = read.await.unwrap_or(Err(Failure::Silence))?;
+        let (mut version, listed) = read.await.unwrap_or(Err(WatchFailure::Silence))?;
         let redefined = {
             let mut state = self.state();
             state.followed[which].changed_at = Instant::now();
@@ -276,7 +276,7 @@ impl Watches {
         which: usize,
         mut version: Box<str>,
         rest: &mut Duration,
-    ) -> Result<End, Failure> {
+    ) -> Result<End, WatchFailure> {
         let kind = &FOLLOWED[which];
         let length = WATCH_LENGTH.mul_f64(1.0 + (self.random)());
         let target = format!(
@@ -285,7 +285,7 @@ impl Watches {
             length.as_secs()
         );
         let answered = timeout(ANSWER_MAX, self.ask(&target, kind.accept_watch, Lane::Long)).await;
-        let mut lines = Lines::of(answered.unwrap_or(Err(Failure::Silence))?);
+        let mut lines = Lines::of(answered.unwrap_or(Err(WatchFailure::Silence))?);
         let opened_at = Instant::now();
         let mut heard_at = None;
         *rest = BACKOFF.0;
@@ -348,9 +348,14 @@ impl Watches {
         }
     }
 
-    async fn ask(&self, target: &str, accept: &'static str, lane: Lane) -> Result<Body, Failure> {
+    async fn ask(
+        &self,
+        target: &str,
+        accept: &'static str,
+        lane: Lane,
+    ) -> Result<Body, WatchFailure> {
         let mut request = Request::new(Body::empty());
-        *request.uri_mut() = target.parse().map_err(|_| Failure::Version)?;
+        *request.uri_mut() = target.parse().map_err(|_| WatchFailure::Version)?;
         let headers = request.headers_mut();
         headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
         headers.insert(header::USER_AGENT, HeaderValue::from_static(AGENT));
@@ -358,19 +363,19 @@ impl Watches {
         match response.status() {
             StatusCode::OK => Ok(response.into_body()),
             code @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND) => {
-                Err(Failure::Refused(code))
+                Err(WatchFailure::Refused(code))
             }
             code => {
                 let delay = retry_after(response.headers()).unwrap_or_default();
-                Err(Failure::Status(code, delay.min(RETRY_AFTER_MAX)))
+                Err(WatchFailure::Status(code, delay.min(RETRY_AFTER_MAX)))
             }
         }
     }
 }
 
-// === impl Failure ===
+// === impl WatchFailure ===
 
-impl Failure {
+impl WatchFailure {
     /// Returns the retry delay that the apiserver asked for.
     fn retry_after(&self) -> Duration {
         match self {

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::{Method, Request, Response, StatusCode, uri::Authority};
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 
-use super::edge::{close, refusal};
+use super::edge::{bad_request, close, refusal};
 use crate::{
     body::Body,
-    metrics::{Connect, Metrics},
+    metrics::{Connect, EdgeRefusal, Metrics},
 };
 
 /// The hosts and ports by which clients know the apiserver.
@@ -97,7 +97,7 @@ impl Tunnels {
         }
         (self.served == Served::ConnectOnly).then(|| {
             let message = "without TLS only CONNECT is served here; use https";
-            closing(refusal(StatusCode::BAD_REQUEST, "BadRequest", message))
+            closing(bad_request(EdgeRefusal::Plain, message))
         })
     }
 
@@ -116,7 +116,7 @@ impl Tunnels {
         let message = format!(
             "CONNECT to {asked:?} is forbidden: listless connects to its own apiserver only"
         );
-        closing(refusal(StatusCode::FORBIDDEN, "Forbidden", &message))
+        closing(refusal(EdgeRefusal::Connect, StatusCode::FORBIDDEN, "Forbidden", &message))
     }
 
     /// Returns the tunnel that was opened, once its connection is no longer HTTP.
@@ -136,8 +136,8 @@ fn closing(mut response: Response<Body>) -> Response<Body> {
 
 /// Returns the response of a listener that has no CONNECT targets.
 pub(super) fn not_supported() -> Response<Body> {
-    let reason = "MethodNotAllowed";
-    refusal(StatusCode::METHOD_NOT_ALLOWED, reason, "CONNECT is not supported here")
+    let (code, reason) = (StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed");
+    refusal(EdgeRefusal::Connect, code, reason, "CONNECT is not supported here")
 }
 
 #[cfg(test)]

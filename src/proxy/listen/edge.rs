@@ -11,7 +11,9 @@ use super::{
     connect::{self, Tunnels},
     guard::Verdict,
 };
-use crate::{body::Body, places::Busy};
+use crate::{
+    body::Body, connection_limit::Busy, metrics::EdgeRefusal, proxy::request_log::CACHE_STATUS,
+};
 
 /// Responds to a request of an HTTP/1 connection, whose framing may be wrong.
 pub(super) async fn answer_http1<S: Serve>(
@@ -22,7 +24,7 @@ pub(super) async fn answer_http1<S: Serve>(
     mut request: Request<Incoming>,
 ) -> Response<Body> {
     if let Some(violation) = verdict.violation() {
-        let mut response = refusal(StatusCode::BAD_REQUEST, "BadRequest", violation.message());
+        let mut response = bad_request(EdgeRefusal::Framing, violation.message());
         close(&mut response);
         return response;
     }
@@ -31,7 +33,7 @@ pub(super) async fn answer_http1<S: Serve>(
     }
     if nominates_credential(request.headers()) {
         let message = "the Connection header names a credential";
-        let mut response = refusal(StatusCode::BAD_REQUEST, "BadRequest", message);
+        let mut response = bad_request(EdgeRefusal::Credential, message);
         close(&mut response);
         return response;
     }
@@ -51,14 +53,15 @@ pub(super) async fn while_busy(
 ) -> Response<Body> {
     let Some(busy) = busy else {
         let message = "the connection was idle and was closed";
-        return refusal(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message);
+        let code = StatusCode::SERVICE_UNAVAILABLE;
+        return refusal(EdgeRefusal::Closed, code, "ServiceUnavailable", message);
     };
     let response = answer.await;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         busy.keep();
         return response;
     }
-    // A client that does not read an error holds no place with it.
+    // A client that does not read an error holds no slot with it.
     if response.status().is_client_error() || response.status().is_server_error() {
         return response;
     }
@@ -73,10 +76,9 @@ pub(super) async fn answer<S: Serve>(
     let mut response = if request.method() == Method::CONNECT {
         connect::not_supported()
     } else if is_bare_authority(request.uri()) {
-        let message = "the request target is neither a path nor a URL";
-        refusal(StatusCode::BAD_REQUEST, "BadRequest", message)
+        bad_request(EdgeRefusal::Target, "the request target is neither a path nor a URL")
     } else if !is_whole(request.uri()) {
-        refusal(StatusCode::BAD_REQUEST, "BadRequest", "the request target has an invalid escape")
+        bad_request(EdgeRefusal::Target, "the request target has an invalid escape")
     } else {
         return service.serve(connection, request).await;
     };
@@ -123,8 +125,18 @@ pub(super) fn close(response: &mut Response<Body>) {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
 }
 
-/// Returns a refusal in the apiserver's form: a Status.
-pub(super) fn refusal(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
+/// Returns the refusal of a request that the client should not have sent.
+pub(super) fn bad_request(why: EdgeRefusal, message: &str) -> Response<Body> {
+    refusal(why, StatusCode::BAD_REQUEST, "BadRequest", message)
+}
+
+/// Returns a refusal in the apiserver's form: a Status. The listener counts it by its extension.
+pub(super) fn refusal(
+    why: EdgeRefusal,
+    code: StatusCode,
+    reason: &str,
+    message: &str,
+) -> Response<Body> {
     let status = serde_json::json!({
         "kind": "Status",
         "apiVersion": "v1",
@@ -137,5 +149,9 @@ pub(super) fn refusal(code: StatusCode, reason: &str, message: &str) -> Response
     let mut response = Response::new(Body::full(status.to_string()));
     *response.status_mut() = code;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(CACHE_STATUS, HeaderValue::from_static("listless; detail=refused"));
+    response.extensions_mut().insert(why);
     response
 }

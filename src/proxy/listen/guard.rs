@@ -48,11 +48,17 @@ enum GuardState {
     ChunkSize(Vec<u8>),
     /// The remaining bytes of a chunk, line end included.
     Chunk(u64),
-    Trailers {
-        line_empty: bool,
-    },
+    Trailers(TrailerLine),
     /// The end of parsing: the connection is no longer HTTP, or will be closed.
     Blind,
+}
+
+/// The bytes so far of a line of trailers.
+#[derive(Clone, Copy, Default)]
+struct TrailerLine {
+    has_text: bool,
+    /// `true` if the last byte was a carriage return.
+    returned: bool,
 }
 
 /// The framing that a head announces.
@@ -148,7 +154,7 @@ impl Guard {
                     rest
                 }
                 GuardState::ChunkSize(_) => self.observe_chunk_size(bytes),
-                GuardState::Trailers { line_empty } => self.observe_trailers(bytes, line_empty),
+                GuardState::Trailers(line) => self.observe_trailers(bytes, line),
             };
         }
     }
@@ -192,7 +198,7 @@ impl Guard {
         line.extend_from_slice(part);
         if line.ends_with(b"\n") {
             self.state = match chunk_size(line) {
-                Some(0) => GuardState::Trailers { line_empty: true },
+                Some(0) => GuardState::Trailers(TrailerLine::default()),
                 Some(size) => GuardState::Chunk(size.saturating_add(2)),
                 None => GuardState::Blind,
             };
@@ -203,13 +209,23 @@ impl Guard {
         rest
     }
 
-    fn observe_trailers<'a>(&mut self, bytes: &'a [u8], line_empty: bool) -> &'a [u8] {
+    /// Reads a part of the trailers. A line that ends without a carriage return is a violation: the
+    /// HTTP library would read on where this parser sees the end, and take a body for requests.
+    fn observe_trailers<'a>(&mut self, bytes: &'a [u8], mut line: TrailerLine) -> &'a [u8] {
         let (part, rest) = through_line_feed(bytes);
-        let empty = line_empty && part.iter().all(|byte| matches!(byte, b'\r' | b'\n'));
-        self.state = match (part.ends_with(b"\n"), empty) {
-            (true, true) => GuardState::Head,
-            (true, false) => GuardState::Trailers { line_empty: true },
-            (false, empty) => GuardState::Trailers { line_empty: empty },
+        let text = part.strip_suffix(b"\n").unwrap_or(part);
+        line.has_text |= text.iter().any(|byte| *byte != b'\r');
+        line.returned = text.last().map_or(line.returned, |byte| *byte == b'\r');
+        self.state = match (part.ends_with(b"\n"), line) {
+            (false, line) => GuardState::Trailers(line),
+            (true, TrailerLine { returned: false, .. }) => {
+                self.verdict.set(Violation::BareLineFeed);
+                GuardState::Blind
+            }
+            (true, TrailerLine { has_text: false, .. }) => GuardState::Head,
+            (true, TrailerLine { has_text: true, .. }) => {
+                GuardState::Trailers(TrailerLine::default())
+            }
         };
         rest
     }
@@ -395,6 +411,17 @@ mod tests {
         ];
         for (headers, violation) in cases {
             assert_found(&format!("GET / HTTP/1.1\r\n{headers}\r\n"), Some(violation));
+        }
+    }
+
+    #[test]
+    fn trailers_end_where_the_http_library_sees_their_end() {
+        let head = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n";
+        let next = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+        assert_found(&format!("{head}\r\n{next}"), None);
+        assert_found(&format!("{head}A: b\r\nC: d\r\n\r\n{next}"), None);
+        for end in ["\n", "A: b\n\n", "A: b\r\n\n"] {
+            assert_found(&format!("{head}{end}{next}"), Some(Violation::BareLineFeed));
         }
     }
 

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use http::Response;
 use hyper::{service::service_fn, upgrade::OnUpgrade};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
@@ -27,8 +28,9 @@ use super::{
     edge, socket,
 };
 use crate::{
-    metrics::{self, Metrics, Outcome},
-    places::ConnectionPlace,
+    body::Body,
+    connection_limit::ConnectionSlot,
+    metrics::{self, EdgeRefusal, Metrics, Outcome},
     tls,
     upstream::dial::tune,
 };
@@ -53,7 +55,7 @@ enum Greeting {
 /// A slot for a connection, or for the tunnel on it.
 #[derive(Clone, Copy)]
 struct Seat<'a> {
-    place: &'a ConnectionPlace,
+    slot: &'a ConnectionSlot,
     /// `true` if it counts as a client's connection; the outer connection of a tunnel already does.
     counted: bool,
 }
@@ -80,20 +82,20 @@ impl<S: Serve> Listener<S> {
         self: Arc<Self>,
         stream: TcpStream,
         peer: SocketAddr,
-        place: ConnectionPlace,
+        slot: ConnectionSlot,
     ) {
         tokio::select! {
-            () = self.whole(stream, peer, &place) => {}
-            () = place.closed() => {
+            () = self.whole(stream, peer, &slot) => {}
+            () = slot.closed() => {
                 debug!(%peer, "closed an idle connection for a new one");
             }
         }
     }
 
-    async fn whole(&self, stream: TcpStream, peer: SocketAddr, place: &ConnectionPlace) {
+    async fn whole(&self, stream: TcpStream, peer: SocketAddr, slot: &ConnectionSlot) {
         // This call fails only on a closed connection.
         let _ = tune(&stream);
-        let seat = Seat { place, counted: true };
+        let seat = Seat { slot, counted: true };
         let (metrics, authorities) = (&self.metrics, &self.listener_tls.authorities);
         let Some(tls) = &self.listener_tls.tls else {
             let connection = connection(peer, Protocol::Http1, None);
@@ -113,7 +115,7 @@ impl<S: Serve> Listener<S> {
             Err(error) => return debug!(%peer, %error, "cannot read the first bytes of a client"),
         }
         if let Some(tunnel) = tunnels.take() {
-            self.inside(tls, tunnel, peer, place).await;
+            self.inside(tls, tunnel, peer, slot).await;
         }
     }
 
@@ -142,12 +144,12 @@ impl<S: Serve> Listener<S> {
         tls: &tls::Server,
         tunnel: OnUpgrade,
         peer: SocketAddr,
-        place: &ConnectionPlace,
+        slot: &ConnectionSlot,
     ) {
         match tunnel.await {
             Ok(stream) => {
                 let stream = TokioIo::new(stream);
-                let seat = Seat { place, counted: false };
+                let seat = Seat { slot, counted: false };
                 self.encrypted(tls, stream, peer, seat, &Tunnels::none(&self.metrics)).await;
             }
             Err(error) => debug!(%peer, %error, "cannot open the tunnel"),
@@ -198,19 +200,20 @@ impl<S: Serve> Listener<S> {
         let (socket, verdict) = socket::http1(stream, counted, self.limits.head_timeout);
         let (connection, verdict) = (&connection, &verdict);
         let service = service_fn(move |request| {
-            let busy = seat.place.begin();
+            let busy = seat.slot.begin();
             async move {
                 let service = &*self.service;
                 let answer = edge::answer_http1(service, connection, verdict, tunnels, request);
                 // hyper keeps this future in place while the body is sent, which takes hours for a
                 // watch. Boxed, its nine kilobytes are freed.
-                Ok::<_, Infallible>(edge::while_busy(busy, Box::pin(answer)).await)
+                let response = edge::while_busy(busy, Box::pin(answer)).await;
+                Ok::<_, Infallible>(recorded(&self.metrics, response))
             }
         });
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder
             .timer(TokioTimer::new())
-            // For each request a timer, which a connection with a place of its own does not need.
+            // For each request a timer, which a connection with a slot of its own does not need.
             .header_read_timeout((!seat.counted).then_some(self.limits.idle_timeout))
             .max_header_size(self.limits.head_bytes_max);
         let served = builder.serve_connection(TokioIo::new(socket), service).with_upgrades();
@@ -221,7 +224,7 @@ impl<S: Serve> Listener<S> {
                 served.as_mut().graceful_shutdown();
                 served.await
             }
-            () = unused(seat.place, self.limits.idle_timeout), if seat.counted => {
+            () = unused(seat.slot, self.limits.idle_timeout), if seat.counted => {
                 served.as_mut().graceful_shutdown();
                 served.await
             }
@@ -235,11 +238,13 @@ impl<S: Serve> Listener<S> {
     {
         let service = service_fn(|request| {
             let (service, connection) = (Arc::clone(&self.service), connection.clone());
-            let busy = seat.place.begin();
+            let metrics = self.metrics.clone();
+            let busy = seat.slot.begin();
             async move {
                 let answer = edge::answer(&*service, &connection, request);
                 // As over HTTP/1, for every stream.
-                Ok::<_, Infallible>(edge::while_busy(busy, Box::pin(answer)).await)
+                let response = edge::while_busy(busy, Box::pin(answer)).await;
+                Ok::<_, Infallible>(recorded(&metrics, response))
             }
         });
         let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
@@ -260,12 +265,12 @@ impl<S: Serve> Listener<S> {
                 served.as_mut().graceful_shutdown();
                 served.await
             }
-            () = unused(seat.place, self.limits.idle_timeout) => {
+            () = unused(seat.slot, self.limits.idle_timeout) => {
                 served.as_mut().graceful_shutdown();
                 loop {
                     let goodbye = tokio::time::timeout(GOODBYE_TIMEOUT, served.as_mut()).await;
                     // A request may have begun before the client saw the goodbye.
-                    if goodbye.is_ok() || !seat.place.idle_for().is_zero() {
+                    if goodbye.is_ok() || !seat.slot.idle_for().is_zero() {
                         return debug!(?goodbye, "an idle client connection was closed");
                     }
                 }
@@ -274,15 +279,24 @@ impl<S: Serve> Listener<S> {
         debug!(?outcome, "client connection ended");
     }
 
-    fn counted(&self, seat: Seat<'_>, protocol: metrics::Protocol) -> Option<socket::SocketPlace> {
-        seat.counted.then(|| socket::SocketPlace::new(&self.metrics, protocol, seat.place.clone()))
+    fn counted(&self, seat: Seat<'_>, protocol: metrics::Protocol) -> Option<socket::SocketSlot> {
+        seat.counted.then(|| socket::SocketSlot::new(&self.metrics, protocol, seat.slot.clone()))
     }
 }
 
+/// Counts the response if the listener itself refused the request.
+fn recorded(metrics: &Metrics, response: Response<Body>) -> Response<Body> {
+    if let Some(refusal) = response.extensions().get::<EdgeRefusal>() {
+        metrics.edge_refused(*refusal);
+        debug!(reason = refusal.as_str(), "refused a request");
+    }
+    response
+}
+
 /// Waits until the connection has had no request for that long.
-async fn unused(place: &ConnectionPlace, timeout: Duration) {
+async fn unused(slot: &ConnectionSlot, timeout: Duration) {
     loop {
-        let left = timeout.saturating_sub(place.idle_for());
+        let left = timeout.saturating_sub(slot.idle_for());
         if left.is_zero() {
             return;
         }

@@ -12,8 +12,8 @@ use tokio::time::{Instant, Sleep};
 
 use super::guard::{Guard, Verdict};
 use crate::{
+    connection_limit,
     metrics::{Metrics, Presence, Protocol},
-    places,
     stream::{Observed, Observer},
 };
 
@@ -25,13 +25,13 @@ pub(super) struct SocketGuard {
     /// The guard, for HTTP/1 only.
     guard: Option<HeadGuard>,
     /// The connection slot; `None` inside a tunnel, whose outer connection has it.
-    place: Option<SocketPlace>,
+    slot: Option<SocketSlot>,
 }
 
 /// A connection slot and the record of its owner.
-pub(super) struct SocketPlace {
+pub(super) struct SocketSlot {
     metrics: Metrics,
-    _place: places::ConnectionPlace,
+    _slot: connection_limit::ConnectionSlot,
     _present: Presence,
 }
 
@@ -45,30 +45,30 @@ struct HeadGuard {
 /// Guards the heads of a connection's requests.
 pub(super) fn http1<S>(
     stream: S,
-    place: Option<SocketPlace>,
+    slot: Option<SocketSlot>,
     head_timeout: Duration,
 ) -> (Socket<S>, Verdict) {
     let guard = Guard::new();
     let verdict = guard.verdict();
     let guard = Some(HeadGuard { guard, timeout: head_timeout, deadline: None });
-    (Observed::new(stream, SocketGuard { guard, place }), verdict)
+    (Observed::new(stream, SocketGuard { guard, slot }), verdict)
 }
 
 /// Counts a connection whose framing the HTTP library checks.
-pub(super) fn http2<S>(stream: S, place: Option<SocketPlace>) -> Socket<S> {
-    Observed::new(stream, SocketGuard { guard: None, place })
+pub(super) fn http2<S>(stream: S, slot: Option<SocketSlot>) -> Socket<S> {
+    Observed::new(stream, SocketGuard { guard: None, slot })
 }
 
-// === impl SocketPlace ===
+// === impl SocketSlot ===
 
-impl SocketPlace {
+impl SocketSlot {
     pub(super) fn new(
         metrics: &Metrics,
         protocol: Protocol,
-        place: places::ConnectionPlace,
+        slot: connection_limit::ConnectionSlot,
     ) -> Self {
         let present = metrics.client_connection(protocol);
-        Self { metrics: metrics.clone(), _place: place, _present: present }
+        Self { metrics: metrics.clone(), _slot: slot, _present: present }
     }
 }
 
@@ -76,8 +76,8 @@ impl SocketPlace {
 
 impl Observer for SocketGuard {
     fn received(&mut self, bytes: &[u8]) {
-        if let Some(place) = &self.place {
-            place.metrics.client_received(bytes.len() as u64);
+        if let Some(slot) = &self.slot {
+            slot.metrics.client_received(bytes.len() as u64);
         }
         if let Some(guard) = &mut self.guard {
             guard.observe(bytes);

@@ -55,6 +55,7 @@ struct Running {
     roots: Vec<u8>,
     echo: Arc<Echo>,
     begin: CancellationToken,
+    metrics: Metrics,
     serving: tokio::task::JoinHandle<()>,
 }
 
@@ -67,16 +68,17 @@ async fn start(limits: Limits) -> Running {
     let (echo, begin) = (Arc::new(Echo::default()), CancellationToken::new());
     let drain = Drain { begin: begin.clone(), deadline: Duration::from_secs(2) };
     let tls = Some(tls::Server::new(leaf).unwrap());
-    let places = limits.places();
+    let (slots, metrics) = (limits.connection_limit(), Metrics::new());
     let serving = tokio::spawn(serve(
         vec![bound],
         ListenerTls { tls, authorities: Authorities::default() },
         Arc::clone(&echo),
-        (limits, places),
+        (limits, slots),
         drain,
-        Metrics::new(),
+        metrics.clone(),
     ));
-    Running { address, roots: authority.pem().as_bytes().to_vec(), echo, begin, serving }
+    let roots = authority.pem().as_bytes().to_vec();
+    Running { address, roots, echo, begin, metrics, serving }
 }
 
 impl Running {
@@ -253,6 +255,11 @@ async fn malformed_and_oversized_requests_get_a_clear_error() {
         let start: String = request.chars().take(60).collect();
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{start:?}: {answer:?}");
     }
+    let metrics = running.metrics.render();
+    for (reason, count) in [("connect", 1), ("target", 2), ("credential_in_connection", 2)] {
+        let line = format!("listless_client_refused_total{{reason=\"{reason}\"}} {count}");
+        assert!(metrics.contains(&line), "{line}: {metrics}");
+    }
 }
 
 #[tokio::test]
@@ -364,9 +371,9 @@ async fn pipelined_requests_are_answered_in_order() {
               GET /333 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
         )
         .await;
-    let places: Vec<_> =
+    let positions: Vec<_> =
         ["2 Http1", "3 Http1", "4 Http1"].iter().map(|text| answer.find(text).unwrap()).collect();
-    assert!(places.is_sorted(), "{answer}");
+    assert!(positions.is_sorted(), "{answer}");
 }
 
 /// Opens connections that send nothing.
@@ -408,7 +415,7 @@ async fn plain_listener_serves_http1() {
         vec![bound],
         ListenerTls::default(),
         Arc::new(Echo::default()),
-        (Limits::default(), Limits::default().places()),
+        (Limits::default(), Limits::default().connection_limit()),
         drain,
         Metrics::new(),
     ));

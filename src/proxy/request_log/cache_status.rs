@@ -5,7 +5,7 @@ use http::{HeaderName, HeaderValue, Response};
 use crate::{api::version::Freshness, body::Body, metrics::DocumentResult, proxy::decide::Level};
 
 /// The header.
-pub(super) const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+pub(in crate::proxy) const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 /// Adds the header to a response.
 pub(super) fn with_status(mut response: Response<Body>, status: HeaderValue) -> Response<Body> {

@@ -1,6 +1,7 @@
 //! The observer that reports a body's length, fingerprint and end to its record.
 
 use bytes::Bytes;
+use http::{HeaderMap, header};
 
 use super::RequestLog;
 use crate::{
@@ -13,7 +14,13 @@ pub(super) struct Counted {
     pub(super) fingerprint: Option<Box<Fingerprint>>,
     /// The content of a list whose bytes cannot be compared: compressed, or protobuf.
     pub(super) list: Option<ListContent>,
+    /// The length before compression of a body that is compressed.
+    pub(super) length: Option<Length>,
 }
+
+/// The end of a gzip body: the last four bytes are its length before compression (RFC 1952).
+#[derive(Default)]
+pub(super) struct Length([u8; 4]);
 
 /// A part of the event that ends a watch of an expired version.
 const EXPIRED: &[u8] = br#""code":410"#;
@@ -26,6 +33,9 @@ impl Observer for Counted {
         if let Some(fingerprint) = &mut self.fingerprint {
             fingerprint.push(bytes);
         }
+        if let Some(length) = &mut self.length {
+            length.push(bytes);
+        }
         if self.log.verb == Verb::Watch && says_expired(bytes) {
             self.log.facts.expired = true;
         }
@@ -36,14 +46,50 @@ impl Observer for Counted {
         if self.log.bytes == 0 {
             return;
         }
+        self.log.facts.encoding.decompressed = self.length.take().map(Length::finish);
         let bytes = self.fingerprint.take().and_then(|fingerprint| fingerprint.finish());
         let content = bytes.or_else(|| self.list.take()?.fingerprint());
         self.log.facts.content = self.log.facts.content.or(content);
     }
 }
 
+// === impl Length ===
+
+impl Length {
+    fn push(&mut self, bytes: &[u8]) {
+        let last = &bytes[bytes.len().saturating_sub(self.0.len())..];
+        self.0.rotate_left(last.len());
+        let kept = self.0.len() - last.len();
+        self.0[kept..].copy_from_slice(last);
+    }
+
+    fn finish(self) -> u64 {
+        u32::from_le_bytes(self.0).into()
+    }
+}
+
+/// Reports whether a response with these headers is compressed by gzip.
+pub(super) fn is_gzip(headers: &HeaderMap) -> bool {
+    headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding == "gzip")
+}
+
 /// Reports whether these bytes are the event that ends a watch of an expired version (S-WATCH-20).
 fn says_expired(bytes: &[u8]) -> bool {
     bytes.starts_with(br#"{"type":"ERROR""#)
         && bytes.windows(EXPIRED.len()).any(|window| window == EXPIRED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_length_before_compression_is_at_the_end_however_the_body_is_cut() {
+        let body = [&[7; 9][..], &1_000_000_u32.to_le_bytes()].concat();
+        for size in 1..=body.len() {
+            let mut length = Length::default();
+            body.chunks(size).for_each(|part| length.push(part));
+            assert_eq!(length.finish(), 1_000_000, "parts of {size} bytes");
+        }
+    }
 }

@@ -21,7 +21,7 @@ use expected::Expected;
 use mark::{Mark, Marks};
 use pages::Pages;
 
-pub use mark::{Doubt, Evidence, Origin};
+pub use mark::{Doubt, Doubts, Evidence, Origin};
 
 // === impl ExpiredRead ===
 
@@ -77,7 +77,7 @@ struct ExpiredRead {
 
 /// The requirements of a read on a replica.
 #[derive(Clone, Copy, Debug)]
-struct Demand<'a> {
+struct Requirement<'a> {
     query: &'a Query,
     held: Held<'a>,
 }
@@ -125,25 +125,25 @@ impl Record {
         if self.is_blind(query) {
             return Verdict::Barred;
         }
-        let demand = Demand { query, held };
-        let mut verdict = self.marks.judge(&demand, now).stricter(self.judge_pruned(held));
+        let requirement = Requirement { query, held };
+        let mut verdict = self.marks.judge(&requirement, now).stricter(self.judge_pruned(held));
         for sweep in self.sweeps.iter().filter(|sweep| scopes_meet(&sweep.scope, &query.scope)) {
             let barred = || Verdict::Barred;
             verdict = verdict.stricter(by_version(&sweep.proven, held.snapshot, barred));
         }
         for (key, expected) in self.expected.iter().filter(|(key, _)| touches(query, key)) {
-            verdict = verdict.stricter(expected.judge(key, &demand));
+            verdict = verdict.stricter(expected.judge(key, &requirement));
         }
         verdict
     }
 
     /// Decides the same for a read that only must not go back.
     pub(super) fn judge_shown(&self, query: &Query, held: Held<'_>, now: Instant) -> Verdict {
-        let demand = Demand { query, held };
-        let mut verdict = self.marks.judge(&demand, now).stricter(self.judge_pruned(held));
+        let requirement = Requirement { query, held };
+        let mut verdict = self.marks.judge(&requirement, now).stricter(self.judge_pruned(held));
         let listed = self.expected.iter().filter(|(_, expected)| expected.listed_by.is_some());
         for (key, expected) in listed.filter(|(key, _)| touches(query, key)) {
-            verdict = verdict.stricter(expected.judge(key, &demand));
+            verdict = verdict.stricter(expected.judge(key, &requirement));
         }
         verdict
     }
@@ -163,11 +163,11 @@ impl Record {
     }
 
     pub(super) fn list_version(&self, query: &Query, held: Held<'_>) -> Option<&ResourceVersion> {
-        self.marks.list_version(&Demand { query, held })
+        self.marks.list_version(&Requirement { query, held })
     }
 
     pub(super) fn doubts(&self, query: &Query, held: Held<'_>) -> Vec<Doubt> {
-        self.marks.doubts(&Demand { query, held })
+        self.marks.doubts(&Requirement { query, held })
     }
 
     pub(super) fn clear(&mut self, doubt: &Doubt, replica: &Query, evidence: Evidence) {
@@ -219,8 +219,10 @@ impl Record {
         at: Instant,
     ) {
         self.reach(version, source, at);
-        let (of, version) = (replica.clone(), version.clone());
-        self.raise_mark(Mark::new(of, Origin::Replica(form), version, at));
+        let origin = Origin::Replica(form);
+        if !self.marks.knows(replica, origin, version) {
+            self.raise_mark(Mark::new(replica.clone(), origin, version.clone(), at));
+        }
     }
 
     /// Notes that a list from the apiserver was shown.
@@ -290,7 +292,7 @@ impl Record {
     }
 
     /// Adds all demands of this record to `heir`, or stricter ones: every version becomes a floor,
-    /// and a demand without a version bars everything.
+    /// and a requirement without a version bars everything.
     pub(super) fn bequeath(&self, heir: &mut Self, now: Instant) {
         if let Some(ShownVersion { version, at, .. }) = &self.shown {
             heir.show(version, Source::Storage, *at);

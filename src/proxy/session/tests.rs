@@ -309,7 +309,7 @@ fn an_older_replica_answers_once_its_objects_are_known_unchanged() {
     assert_eq!(empty_at(&session, &narrow, &wide, 19), behind(20), "it has shown 20 itself");
     let snapshot = pods(10, &[]);
     let held = Held { query: &narrow, snapshot: &snapshot };
-    let [doubt] = &session.doubts(&narrow, held)[..] else { panic!("one doubt") };
+    let [doubt] = &session.doubts(&narrow, held).unwrap().marks[..] else { panic!("one doubt") };
     let versions = (doubt.after.clone(), doubt.until.clone());
     assert_eq!(versions, (version(10), version(20)));
     session.clear(doubt, &narrow, Evidence::From(None));
@@ -318,7 +318,7 @@ fn an_older_replica_answers_once_its_objects_are_known_unchanged() {
     assert_eq!(session.list_version(&narrow, held), Some(version(20)), "lists never go back");
     // More is shown, and only the new part is examined.
     session.shown_by((&wide, Form::Json), &version(30), Source::Storage, now);
-    let [doubt] = &session.doubts(&narrow, held)[..] else { panic!("one doubt") };
+    let [doubt] = &session.doubts(&narrow, held).unwrap().marks[..] else { panic!("one doubt") };
     assert_eq!((doubt.after.clone(), doubt.until.clone()), (version(20), version(30)));
     session.clear(doubt, &narrow, Evidence::From(Some(version(25))));
     assert_eq!(empty_at(&session, &narrow, &narrow, 10), behind(25));

@@ -15,7 +15,7 @@ pub enum ExchangeKind {
     Caller,
     /// Listless's own credentials are used.
     Own,
-    /// Listless's own credentials are used, to learn the rights of a caller.
+    /// Listless's own credentials are used, to learn the permissions of a caller.
     OwnReview,
     /// Listless's own credentials are used, only to learn the state.
     Probe,

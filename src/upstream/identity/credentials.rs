@@ -271,7 +271,7 @@ async fn read_token(path: &PathBuf) -> Result<HeaderValue, CredentialsError> {
         |reason: &str| CredentialsError::new(format!("token file {}: {reason}", path.display()));
     let text = tokio::fs::read_to_string(path).await.map_err(|e| unusable(&e.to_string()))?;
     let token = text.trim();
-    // A writer may have emptied it to write it anew.
+    // A writer may have emptied it to write it again.
     if token.is_empty() {
         return Err(unusable("it is empty"));
     }

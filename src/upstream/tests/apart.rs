@@ -25,12 +25,12 @@ const HTTP2: &[&str] = &["h2", "http/1.1"];
 const HTTP1: &[&str] = &["http/1.1"];
 
 /// The connection of each path.
-type Visits = Arc<Mutex<Vec<(String, usize)>>>;
+type Requests = Arc<Mutex<Vec<(String, usize)>>>;
 
 /// Answers 401 to every token except `good`, 403 to anonymous requests, and records the connection.
-fn serve_noting(server: Server, http2: bool) -> Visits {
-    let visits = Visits::default();
-    let (noted, connections) = (Arc::clone(&visits), Arc::new(AtomicUsize::new(0)));
+fn serve_noting(server: Server, http2: bool) -> Requests {
+    let requests = Requests::default();
+    let (noted, connections) = (Arc::clone(&requests), Arc::new(AtomicUsize::new(0)));
     server.serve(move |stream| {
         let (noted, number) = (Arc::clone(&noted), connections.fetch_add(1, Ordering::SeqCst));
         let service = service_fn(move |request: Request<Incoming>| {
@@ -55,7 +55,7 @@ fn serve_noting(server: Server, http2: bool) -> Visits {
             }
         }
     });
-    visits
+    requests
 }
 
 /// Answers `/big` with 4 MiB, and all else with 100 bytes.
@@ -145,7 +145,7 @@ async fn ask(pool: &Pool, path: &str, credential: Option<&str>) -> StatusCode {
 async fn unaccepted_credentials_have_their_own_connections() {
     for (protocols, http2) in [(HTTP2, true), (HTTP1, false)] {
         let (pool, _, server) = start_shared(protocols);
-        let visits = serve_noting(server, http2);
+        let requests = serve_noting(server, http2);
         let good = Some("Bearer good");
         assert_eq!(ask(&pool, "/first", good).await, 200);
         for stranger in [
@@ -164,15 +164,15 @@ async fn unaccepted_credentials_have_their_own_connections() {
         assert_eq!(ask(&pool, "/expired", good).await, 401);
         assert_eq!(ask(&pool, "/after-401", good).await, 200);
         assert_eq!(ask(&pool, "/good", good).await, 200);
-        let visits = visits.lock().unwrap();
+        let requests = requests.lock().unwrap();
         let over = |path: &str| {
-            let all = visits.iter().filter(|(seen, _)| seen == path);
+            let all = requests.iter().filter(|(seen, _)| seen == path);
             all.map(|(_, number)| *number).collect::<std::collections::BTreeSet<_>>()
         };
         let (good, stranger) = (over("/good"), over("/stranger"));
-        assert!(good.is_disjoint(&stranger), "{visits:?}");
-        assert!(over("/after-401").is_disjoint(&good), "{visits:?}");
-        assert_eq!((good.len(), stranger.len()), (1, 1), "{visits:?}");
+        assert!(good.is_disjoint(&stranger), "{requests:?}");
+        assert!(over("/after-401").is_disjoint(&good), "{requests:?}");
+        assert_eq!((good.len(), stranger.len()), (1, 1), "{requests:?}");
     }
 }
 

@@ -179,9 +179,11 @@ fn a_cluster_without_listless_passes_and_lists_the_missing_parts() {
     assert_eq!(checked.report["version"], env!("CARGO_PKG_VERSION"));
     checked.is("version", "pass", "v1.36.3");
     checked.is("features", "pass", "");
-    checked.is("rights", "pass", "admin may list and watch pods");
+    checked.is("permissions", "pass", "admin may list and watch pods");
     checked.is("webhook", "skipped", "this cluster has no webhook of Listless");
-    for name in ["certificate", "injection", "injector", "injector-rights", "image", "up-to-date"] {
+    for name in
+        ["certificate", "injection", "injector", "injector-permissions", "image", "up-to-date"]
+    {
         checked.is(name, "skipped", "");
     }
     checked.is("kubelets", "pass", "1 node: v1.36.3");
@@ -193,7 +195,7 @@ fn checks_without_the_users_rights_are_skipped_and_never_passed() {
     let cluster = Cluster::start();
     let checked = cluster.check(NOBODY, &["--resource", "pods", "--resource", "deployments.apps"]);
     assert_eq!(checked.code, Some(0), "{}", checked.report);
-    checked.is("rights", "warn", "nobody may not list and watch pods, deployments.apps");
+    checked.is("permissions", "warn", "nobody may not list and watch pods, deployments.apps");
     for name in ["webhook", "sidecars", "left-out", "image", "kubelets"] {
         checked.is(name, "skipped", "forbidden");
         assert!(checked.row(name)["hint"].is_string(), "{name} says which right it takes");

@@ -105,7 +105,7 @@ async fn lists_do_not_go_back_after_a_get_of_an_object_that_left_one() {
     assert!(again.version() >= latest, "{}", again.summary());
 }
 
-/// What the watch selects is unknown: the object has not gone because it left.
+/// The selection of the watch is unknown: the object has not gone because it left.
 #[tokio::test(start_paused = true)]
 async fn an_own_object_that_left_a_watch_with_an_unknown_parameter_is_shown() {
     let proxy = Setup::default().in_memory();

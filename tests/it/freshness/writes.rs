@@ -30,7 +30,7 @@ enum By {
 
 /// The delay of the write's event to the replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum News {
+enum EventDelay {
     /// At once.
     Prompt,
     /// Never, though the watch looks healthy.
@@ -190,13 +190,15 @@ fn pod_writes() -> impl Iterator<Item = (&'static str, Vec<Step>)> {
 }
 
 /// A replica of all pods that receives later writes as `news` says.
-async fn warmed(collection: &str, news: News) -> TestProxy {
+async fn warmed(collection: &str, news: EventDelay) -> TestProxy {
     let proxy = Setup::default().in_memory();
     let watches = |asked: &Asked| asked.verb == Verb::Watch;
     match news {
-        News::Prompt => {}
-        News::Stalled => proxy.simulator.inject(Fault::always(Effect::StallAfter(0), watches)),
-        News::Late => {
+        EventDelay::Prompt => {}
+        EventDelay::Stalled => {
+            proxy.simulator.inject(Fault::always(Effect::StallAfter(0), watches));
+        }
+        EventDelay::Late => {
             let late = Effect::Delay(Duration::from_millis(400));
             proxy.simulator.inject(Fault::always(late, watches));
         }
@@ -238,7 +240,12 @@ async fn miss(proxy: &TestProxy, client: &TestClient, path: &str) -> Option<Stri
 }
 
 /// The failures of each read as the first one after the write, for each event delay.
-async fn misses(collection: &str, steps: &[Step], reads: &[&str], news: &[News]) -> Vec<String> {
+async fn misses(
+    collection: &str,
+    steps: &[Step],
+    reads: &[&str],
+    news: &[EventDelay],
+) -> Vec<String> {
     let mut misses = Vec::new();
     for path in reads {
         for news in news {
@@ -255,7 +262,8 @@ async fn misses(collection: &str, steps: &[Step], reads: &[&str], news: &[News])
 async fn a_read_after_any_write_shows_it_whatever_the_replica_received() {
     let mut all = Vec::new();
     for (what, steps) in pod_writes() {
-        let found = misses("/api/v1/pods", &steps, READS, &[News::Stalled, News::Late]).await;
+        let found =
+            misses("/api/v1/pods", &steps, READS, &[EventDelay::Stalled, EventDelay::Late]).await;
         all.extend(found.iter().map(|miss| format!("{what}, {miss}")));
     }
     assert!(all.is_empty(), "{}", all.join("\n"));
@@ -267,14 +275,15 @@ async fn reads_after_an_already_exists_refusal_show_the_object() {
     let steps = [create().by_others(), create().answered(409)];
     // The refusal does not contain the labels. Reads by label may still miss the object.
     let reads = ["/api/v1/pods", PODS, NEW, "/api/v1/pods?fieldSelector=metadata.name=new"];
-    let found = misses("/api/v1/pods", &steps, &reads, &[News::Stalled, News::Late]).await;
+    let found =
+        misses("/api/v1/pods", &steps, &reads, &[EventDelay::Stalled, EventDelay::Late]).await;
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_write_shows_in_every_later_read_and_memory_answers_again_soon() {
     for (what, steps) in pod_writes() {
-        let proxy = warmed("/api/v1/pods", News::Prompt).await;
+        let proxy = warmed("/api/v1/pods", EventDelay::Prompt).await;
         let client = proxy.client();
         write(&proxy, &steps).await;
         for path in READS.iter().chain(READS.iter().rev()) {
@@ -313,7 +322,7 @@ async fn read_your_writes_holds_for_other_kinds() {
     let mut all = Vec::new();
     for (what, collection, steps) in cases {
         let object = if collection == MAPS { MAP } else { WIDGET };
-        let news = [News::Stalled, News::Late, News::Prompt];
+        let news = [EventDelay::Stalled, EventDelay::Late, EventDelay::Prompt];
         let found = misses(collection, &steps, &[collection, object], &news).await;
         all.extend(found.iter().map(|miss| format!("{what}, {miss}")));
     }
@@ -324,7 +333,7 @@ async fn read_your_writes_holds_for_other_kinds() {
 async fn a_namespace_that_is_deleted_stays_deleted() {
     let (all, one) = ("/api/v1/namespaces", "/api/v1/namespaces/a-b");
     let steps = [Step::delete(one)];
-    let found = misses(all, &steps, &[all, one], &[News::Stalled, News::Late]).await;
+    let found = misses(all, &steps, &[all, one], &[EventDelay::Stalled, EventDelay::Late]).await;
     assert_eq!(found, Vec::<String>::new());
 }
 
@@ -355,7 +364,7 @@ async fn the_removal_of_the_last_finalizer_counts_as_a_deletion() {
 async fn a_deletion_whose_body_hides_its_dry_run_is_a_deletion() {
     for path in READS {
         for (query, status) in [("", 404), ("?dryRun=All", 404)] {
-            let proxy = warmed("/api/v1/pods", News::Stalled).await;
+            let proxy = warmed("/api/v1/pods", EventDelay::Stalled).await;
             let body = r#"{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0}"#;
             let target = format!("{WEB}{query}");
             let client = proxy.client().with("content-type", JSON);
@@ -371,7 +380,7 @@ async fn a_deletion_whose_body_hides_its_dry_run_is_a_deletion() {
 async fn a_refused_deletion_of_a_collection_may_have_deleted() {
     let deletes = |asked: &Asked| asked.verb == Verb::DeleteCollection;
     for path in READS {
-        let proxy = warmed("/api/v1/pods", News::Stalled).await;
+        let proxy = warmed("/api/v1/pods", EventDelay::Stalled).await;
         let denied = Effect::Answer { code: 422, retry_after_secs: None };
         proxy.simulator.inject(Fault::next(1, denied, deletes));
         let client = proxy.client();
@@ -389,7 +398,7 @@ async fn a_write_whose_answer_is_lost_is_assumed_to_have_happened() {
     let writes = |asked: &Asked| asked.verb.is_write() && asked.resource == "pods";
     for path in READS {
         for effect in [Effect::BreakAfter(40), Effect::EndAfter(40)] {
-            let proxy = warmed("/api/v1/pods", News::Stalled).await;
+            let proxy = warmed("/api/v1/pods", EventDelay::Stalled).await;
             proxy.simulator.inject(Fault::next(1, effect, writes));
             let client = proxy.client();
             let answer = client.patch(WEB, "merge-patch", RELABEL).await;

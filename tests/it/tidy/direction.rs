@@ -57,7 +57,7 @@ const PURE: &[&str] = &[
     "upstream::health::state",
     "injector::patch",
     "check::release",
-    "check::rights",
+    "check::permissions",
     "check::webhook",
     "check::contact",
     "check::trial",

@@ -73,7 +73,9 @@ pub fn install_words() -> Vec<String> {
 pub async fn the_release_is_checked_from_a_pod_by_helm_test(stage: &mut Stage<'_>) -> Result<()> {
     let words = ["test", "listless", "--namespace", RELEASE_NAMESPACE, "--logs"];
     let told = stage.kube.helm(&words).await?;
-    for row in ["version", "webhook", "certificate", "injection", "injector", "injector-rights"] {
+    for row in
+        ["version", "webhook", "certificate", "injection", "injector", "injector-permissions"]
+    {
         let passed = told.lines().any(|line| {
             let mut words = line.split_whitespace();
             words.next() == Some("pass") && words.next() == Some(row)

@@ -143,7 +143,7 @@ async fn a_watch_waits_for_an_overloaded_apiserver_without_a_relist() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn withdrawn_rights_end_the_reflector() {
+async fn withdrawn_permissions_end_the_reflector() {
     for code in [401, 403, 404] {
         let (mut scene, watch) = Scene::watching(10, &[pod("p", 5)]).await;
         watch.send(bookmark(11));

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{
     super::{Expectation, Imminence, KnownLabels, Source, Verdict},
-    Demand, by_version,
+    Requirement, by_version,
 };
 use crate::{
     api::{ObjectKey, query::Query, selector::Labels, version::ResourceVersion},
@@ -232,13 +232,13 @@ impl Expected {
     }
 
     /// Reports whether the snapshot may lack the object only because of fields, which are unknown.
-    pub(super) fn is_unseen(&self, key: &ObjectKey, demand: &Demand<'_>) -> bool {
+    pub(super) fn is_unseen(&self, key: &ObjectKey, requirement: &Requirement<'_>) -> bool {
         let Expectation::AtLeast(version, labels) = &self.expectation else { return false };
-        let snapshot = demand.held.snapshot;
+        let snapshot = requirement.held.snapshot;
         snapshot.version() < version
             && snapshot.object(key).is_none()
-            && could_match(demand.query, labels)
-            && !self.excluded.contains(demand.query)
+            && could_match(requirement.query, labels)
+            && !self.excluded.contains(requirement.query)
     }
 
     /// Reports whether a replica with this snapshot will satisfy this expectation from now on, at
@@ -254,8 +254,8 @@ impl Expected {
             }
     }
 
-    pub(super) fn judge(&self, key: &ObjectKey, demand: &Demand<'_>) -> Verdict {
-        let (query, snapshot) = (demand.query, demand.held.snapshot);
+    pub(super) fn judge(&self, key: &ObjectKey, requirement: &Requirement<'_>) -> Verdict {
+        let (query, snapshot) = (requirement.query, requirement.held.snapshot);
         let held = snapshot.object(key);
         let held = held.as_deref();
         let shown = held.filter(|object| selects(query, object));
@@ -264,18 +264,18 @@ impl Expected {
         let has_left = self.left().is_some_and(|selection| selection.covers(query));
         if let Some((version, labels)) = &self.before
             && !(has_left && shown.is_none())
-            && !self.is_held(held, version, labels, demand)
+            && !self.is_held(held, version, labels, requirement)
         {
             return Verdict::Behind(version.clone(), Imminence::Likely);
         }
         if let Some((version, labels)) = &self.after
-            && !self.is_held(held, version, labels, demand)
+            && !self.is_held(held, version, labels, requirement)
         {
             return Verdict::Behind(version.clone(), Imminence::Likely);
         }
         match &self.expectation {
             Expectation::AtLeast(version, labels)
-                if self.is_held(held, version, labels, demand) =>
+                if self.is_held(held, version, labels, requirement) =>
             {
                 Verdict::Satisfied
             }
@@ -322,9 +322,9 @@ impl Expected {
         held: Option<&Head>,
         version: &ResourceVersion,
         labels: &KnownLabels,
-        demand: &Demand<'_>,
+        requirement: &Requirement<'_>,
     ) -> bool {
-        let (query, snapshot) = (demand.query, demand.held.snapshot);
+        let (query, snapshot) = (requirement.query, requirement.held.snapshot);
         let could_match = || could_match(query, labels) && !self.excluded.contains(query);
         snapshot.version() >= version
             || match held {

@@ -5,9 +5,9 @@
 
 use tokio::time::Instant;
 
-use super::{Demand, IMMINENT, scopes_meet};
+use super::{IMMINENT, Requirement, scopes_meet};
 use crate::{
-    api::{form::Form, query::Query, selector::NAME_PATH, version::ResourceVersion},
+    api::{ObjectKey, form::Form, query::Query, selector::NAME_PATH, version::ResourceVersion},
     cache::digest::Digest,
     proxy::session::{Held, Imminence, Verdict},
 };
@@ -68,6 +68,17 @@ pub struct Doubt {
     pub until: ResourceVersion,
 }
 
+/// The reasons why a replica may not show as much as a session has seen.
+#[derive(Debug)]
+pub struct Doubts {
+    /// The marks that keep the replica from answering, although its objects may be unchanged.
+    pub marks: Vec<Doubt>,
+    /// Objects that the replica lacks and whose selection depends on fields the session has not seen.
+    pub unseen: Vec<ObjectKey>,
+    /// `true` if the session holds so much of the resource that it should be pruned.
+    pub is_crowded: bool,
+}
+
 /// The reason why a doubt about a replica is cleared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Evidence {
@@ -97,20 +108,29 @@ const CLEARED_MAX: usize = 32;
 // === impl Marks ===
 
 impl Marks {
-    pub(super) fn judge(&self, demand: &Demand<'_>, now: Instant) -> Verdict {
-        let verdicts = self.marks.iter().map(|mark| mark.judge(demand, now));
+    pub(super) fn judge(&self, requirement: &Requirement<'_>, now: Instant) -> Verdict {
+        let verdicts = self.marks.iter().map(|mark| mark.judge(requirement, now));
         verdicts.fold(Verdict::Satisfied, Verdict::stricter)
     }
 
     /// Returns the lowest version that a list must show, if it is higher than the snapshot's.
-    pub(super) fn list_version(&self, demand: &Demand<'_>) -> Option<&ResourceVersion> {
-        let binding = self.marks.iter().filter(|mark| mark.binds_list(demand.query));
+    pub(super) fn list_version(&self, requirement: &Requirement<'_>) -> Option<&ResourceVersion> {
+        let binding = self.marks.iter().filter(|mark| mark.binds_list(requirement.query));
         let versions = binding.map(|mark| &mark.version);
-        versions.max().filter(|version| *version > demand.held.snapshot.version())
+        versions.max().filter(|version| *version > requirement.held.snapshot.version())
     }
 
-    pub(super) fn doubts(&self, demand: &Demand<'_>) -> Vec<Doubt> {
-        self.marks.iter().filter_map(|mark| mark.doubt(demand)).collect()
+    pub(super) fn doubts(&self, requirement: &Requirement<'_>) -> Vec<Doubt> {
+        self.marks.iter().filter_map(|mark| mark.doubt(requirement)).collect()
+    }
+
+    /// Reports whether a mark without content would change nothing: most hits show what the last did.
+    pub(super) fn knows(&self, of: &Query, origin: Origin, version: &ResourceVersion) -> bool {
+        self.marks.iter().any(|mark| {
+            let is_same = || mark.origin == origin && mark.of.as_ref() == Some(of);
+            let is_higher = mark.version > *version;
+            (is_higher || mark.version == *version && mark.cleared.is_empty()) && is_same()
+        })
     }
 
     /// Returns `false` if a bound was reached.
@@ -226,16 +246,16 @@ impl Mark {
         *self = mark;
     }
 
-    fn judge(&self, demand: &Demand<'_>, now: Instant) -> Verdict {
-        let snapshot = demand.held.snapshot;
-        if *snapshot.version() >= self.version || !self.concerns(demand.query) {
+    fn judge(&self, requirement: &Requirement<'_>, now: Instant) -> Verdict {
+        let snapshot = requirement.held.snapshot;
+        if *snapshot.version() >= self.version || !self.concerns(requirement.query) {
             return Verdict::Satisfied;
         }
         let behind = |imminence| Verdict::Behind(self.version.clone(), imminence);
-        if self.is_of_replica(demand.held) {
+        if self.is_of_replica(requirement.held) {
             return behind(Imminence::Likely);
         }
-        let cleared = self.cleared_of(demand.held.query, snapshot.version());
+        let cleared = self.cleared_of(requirement.held.query, snapshot.version());
         let unlikely = || {
             let recent = now.saturating_duration_since(self.at) < IMMINENT;
             behind(if recent { Imminence::Likely } else { Imminence::Unlikely })
@@ -246,10 +266,11 @@ impl Mark {
         if *snapshot.version() < cleared.from {
             return Verdict::Behind(cleared.from.clone(), Imminence::Likely);
         }
-        let is_its_list = self.origin == Origin::List && self.of.as_ref() == Some(demand.query);
+        let is_its_list =
+            self.origin == Origin::List && self.of.as_ref() == Some(requirement.query);
         match &self.digest {
             _ if !is_its_list || cleared.exact => Verdict::Satisfied,
-            Some(digest) if *digest == demand.content() => Verdict::Satisfied,
+            Some(digest) if *digest == requirement.content() => Verdict::Satisfied,
             // The difference is about to arrive.
             Some(_) => Verdict::Leaving,
             None => unlikely(),
@@ -264,12 +285,15 @@ impl Mark {
         })
     }
 
-    fn doubt(&self, demand: &Demand<'_>) -> Option<Doubt> {
-        let at = demand.held.snapshot.version();
-        if *at >= self.version || !self.concerns(demand.query) || self.is_of_replica(demand.held) {
+    fn doubt(&self, requirement: &Requirement<'_>) -> Option<Doubt> {
+        let at = requirement.held.snapshot.version();
+        if *at >= self.version
+            || !self.concerns(requirement.query)
+            || self.is_of_replica(requirement.held)
+        {
             return None;
         }
-        let after = match self.cleared_of(demand.held.query, at) {
+        let after = match self.cleared_of(requirement.held.query, at) {
             Some(cleared) if cleared.until >= self.version => return None,
             Some(cleared) => at.max(&cleared.until),
             None => at,
@@ -344,9 +368,9 @@ impl Cleared {
     }
 }
 
-// === impl Demand ===
+// === impl Requirement ===
 
-impl Demand<'_> {
+impl Requirement<'_> {
     fn content(&self) -> Digest {
         Digest::of(self.held.snapshot.select(self.query).iter())
     }

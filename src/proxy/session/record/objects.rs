@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Demand, Expected, Pages, Record, Sweep, touches};
+use super::{Expected, Pages, Record, Requirement, Sweep, touches};
 use crate::{
     api::{ObjectKey, Scope, query::Query, version::ResourceVersion},
     proxy::session::{Expectation, Held, KnownLabels, Source},
@@ -241,9 +241,9 @@ impl Record {
         query: &Query,
         held: Held<'_>,
     ) -> Vec<ObjectKey> {
-        let demand = Demand { query, held };
+        let requirement = Requirement { query, held };
         let touching = self.expected.iter().filter(|(key, _)| touches(query, key));
-        let unseen = touching.filter(|(key, expected)| expected.is_unseen(key, &demand));
+        let unseen = touching.filter(|(key, expected)| expected.is_unseen(key, &requirement));
         unseen.map(|(key, _)| key.clone()).collect()
     }
 

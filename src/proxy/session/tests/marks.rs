@@ -8,7 +8,8 @@ fn equal_content_proves_nothing_about_the_states_after_it() {
     let mut session = Session::default();
     let doubt_at = |session: &Session, at| {
         let snapshot = pods(at, &[]);
-        let mut doubts = session.doubts(&narrow, Held { query: &narrow, snapshot: &snapshot });
+        let held = Held { query: &narrow, snapshot: &snapshot };
+        let mut doubts = session.doubts(&narrow, held).expect("a record").marks;
         let doubt = doubts.pop().expect("a doubt");
         (doubt.after.clone(), doubt)
     };

@@ -32,7 +32,7 @@ const AGENT: &str = "session";
 
 /// One object, by its path.
 #[derive(Clone, Copy)]
-struct Place {
+struct ObjectPath {
     resource: &'static str,
     /// The API version's path.
     prefix: &'static str,
@@ -41,9 +41,9 @@ struct Place {
     name: &'static str,
 }
 
-// === impl Place ===
+// === impl ObjectPath ===
 
-impl Place {
+impl ObjectPath {
     fn random(dice: &mut Dice) -> Self {
         let resource = dice.one_of(&RESOURCES);
         let (prefix, plural) = match resource {
@@ -104,7 +104,7 @@ pub(super) async fn others(world: Arc<World>, mut dice: Dice) {
         if dice.chance(10) {
             world.proxy.simulator.skip_revisions(dice.between(1, 3));
         } else {
-            let place = Place::random(&mut dice);
+            let place = ObjectPath::random(&mut dice);
             send_write(&client, &mut dice, place).await;
         }
         world.history.reached(world.proxy.simulator.revision());
@@ -179,7 +179,7 @@ async fn read(world: &World, client: &TestClient, dice: &mut Dice) {
 }
 
 fn random_read(world: &World, dice: &mut Dice) -> Asked {
-    let place = Place::random(dice);
+    let place = ObjectPath::random(dice);
     let version = match dice.roll(10) {
         0 => Version::Zero,
         1 => world.history.shown(place.resource).map_or(Version::Unset, Version::AtLeast),
@@ -216,7 +216,7 @@ fn random_read(world: &World, dice: &mut Dice) -> Asked {
 }
 
 async fn write(world: &World, client: &TestClient, dice: &mut Dice) {
-    let place = Place::random(dice);
+    let place = ObjectPath::random(dice);
     let mut span = begin(world);
     let (method, answer) = send_write(client, dice, place).await;
     end(world, &mut span);
@@ -229,7 +229,7 @@ async fn write(world: &World, client: &TestClient, dice: &mut Dice) {
 }
 
 /// Sends one random write; nothing is learned from a dry run.
-async fn send_write(client: &TestClient, dice: &mut Dice, place: Place) -> (Method, Answer) {
+async fn send_write(client: &TestClient, dice: &mut Dice, place: ObjectPath) -> (Method, Answer) {
     let (collection, object) = (place.collection(), place.object());
     let labels = json!({"metadata": {"labels": {"app": dice.one_of(&APPS)}}});
     let finalizers = json!({"metadata": {"finalizers": dice.one_of(&[None, Some(["x.io/hold"])])}});
@@ -273,7 +273,7 @@ async fn replace(client: &TestClient, dice: &mut Dice, path: &str) -> Answer {
     client.update(path, &object).await
 }
 
-fn new_object(dice: &mut Dice, place: Place, member: &str, name: &str) -> Value {
+fn new_object(dice: &mut Dice, place: ObjectPath, member: &str, name: &str) -> Value {
     let mut object = json!({"metadata": {"labels": {"app": dice.one_of(&APPS)}}});
     object["metadata"][member] = name.into();
     if dice.chance(20) {
@@ -287,7 +287,7 @@ fn new_object(dice: &mut Dice, place: Place, member: &str, name: &str) -> Value 
 }
 
 /// Returns the effect of a write from its successful response.
-fn effects(place: &Place, method: &Method, answer: &Answer) -> Vec<(String, Effect)> {
+fn effects(place: &ObjectPath, method: &Method, answer: &Answer) -> Vec<(String, Effect)> {
     let body = answer.json();
     if let Some(items) = body["items"].as_array() {
         return items.iter().map(|item| removed(place, item)).collect();
@@ -306,7 +306,7 @@ fn effects(place: &Place, method: &Method, answer: &Answer) -> Vec<(String, Effe
     vec![(place.key(name), Effect::Stored(answer.version()))]
 }
 
-fn removed(place: &Place, object: &Value) -> (String, Effect) {
+fn removed(place: &ObjectPath, object: &Value) -> (String, Effect) {
     let text = |key: &str| object["metadata"][key].as_str().expect("a text").to_owned();
     (place.key(&text("name")), Effect::Removed(Some(text("uid"))))
 }

@@ -24,7 +24,7 @@ pub enum ReadScope {
 
 /// One permission of the injector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Right {
+pub struct Permission {
     /// The action, such as `patch mutatingwebhookconfigurations listless-injector`.
     pub what: String,
     /// `true` if it is allowed.
@@ -57,7 +57,7 @@ pub fn features(found: &Found<Vec<String>>) -> Row {
 
 /// Checks that the user's reads can be answered from memory.
 pub fn own(user: &Found<String>, reads: &Found<Vec<Read>>) -> Row {
-    let name = "rights";
+    let name = "permissions";
     let who = user.as_deref().unwrap_or("this user");
     let reads = match reads {
         Ok(reads) => reads,
@@ -98,10 +98,10 @@ pub fn own(user: &Found<String>, reads: &Found<Vec<Read>>) -> Row {
 }
 
 /// Checks the injector's permissions.
-pub fn of_injector(found: &Found<Vec<Right>>) -> Row {
-    let name = "injector-rights";
-    let rights = match found {
-        Ok(rights) => rights,
+pub fn of_injector(found: &Found<Vec<Permission>>) -> Row {
+    let name = "injector-permissions";
+    let permissions = match found {
+        Ok(permissions) => permissions,
         Err(Missing::Absent(why)) => return Row::skipped(name, why, ""),
         Err(missing) => {
             return missing.skip(
@@ -111,12 +111,15 @@ pub fn of_injector(found: &Found<Vec<Right>>) -> Row {
             );
         }
     };
-    let denied: Vec<_> =
-        rights.iter().filter(|right| !right.allowed).map(|right| right.what.as_str()).collect();
+    let denied: Vec<_> = permissions
+        .iter()
+        .filter(|permission| !permission.allowed)
+        .map(|permission| permission.what.as_str())
+        .collect();
     if denied.is_empty() {
         return Row::pass(
             name,
-            format!("the injector has all {} permissions it needs", rights.len()),
+            format!("the injector has all {} permissions it needs", permissions.len()),
         );
     }
     let hint = "grant its service account the permissions of the chart (injector.rbac)";
@@ -161,7 +164,7 @@ mod tests {
 
     #[test]
     fn an_injector_without_a_permission_fails_and_the_permission_is_named() {
-        let right = |what: &str, allowed| Right { what: what.to_owned(), allowed };
+        let right = |what: &str, allowed| Permission { what: what.to_owned(), allowed };
         let row = of_injector(&Ok(vec![right("get secrets a", true), right("patch b", false)]));
         assert_eq!(row.result, Outcome::Fail);
         assert_eq!(row.detail, "its service account may not patch b");

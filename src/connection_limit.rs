@@ -1,6 +1,6 @@
-//! Places for the connections of one listener, limited in all and per peer.
+//! The limit on the connections of one listener, in all and per peer.
 //!
-//! No connection waits for a place. Without a free one, the longest idle connection of the peer
+//! No connection waits for a slot. Without a free one, the longest idle connection of the peer
 //! with the most connections is closed. A connection is idle while it has no request in flight, and
 //! during its TLS handshake. Invariant: a connection with a request in flight is never closed to
 //! make room.
@@ -18,9 +18,9 @@ use std::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The places of one listener. Clones share them.
+/// The connection slots of one listener. Clones share them.
 #[derive(Clone)]
-pub struct Places(Arc<Shared>);
+pub struct ConnectionLimit(Arc<Shared>);
 
 /// The maximum numbers of connections.
 #[derive(Clone, Copy, Debug)]
@@ -31,14 +31,14 @@ pub struct Bounds {
     pub per_peer_max: usize,
 }
 
-/// The place of one connection. Clones share it, and dropping the last one frees it.
+/// The slot of one connection. Clones share it, and dropping the last one frees it.
 #[derive(Clone)]
-pub struct ConnectionPlace(Arc<Holder>);
+pub struct ConnectionSlot(Arc<Holder>);
 
 /// A request in flight. The connection is not idle until this is dropped.
 pub struct Busy(Option<Arc<Holder>>);
 
-/// The error when no place is free and no connection is idle.
+/// The error when no slot is free and no connection is idle.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -81,17 +81,17 @@ const CLOSED: usize = usize::MAX / 2;
 /// The time after a refusal during which the listener counts as full.
 const REFUSED_RECENTLY: Duration = Duration::from_secs(5);
 
-// === impl Places ===
+// === impl ConnectionLimit ===
 
-impl Places {
-    /// Returns the places for these limits, all free.
+impl ConnectionLimit {
+    /// Returns the limit with all slots free.
     pub fn new(bounds: Bounds) -> Self {
         let (refused, peers) = (AtomicU64::new(0), Mutex::default());
         Self(Arc::new(Shared { bounds, began: Instant::now(), refused, peers }))
     }
 
-    /// Takes a place for a peer's connection. Closes an idle one if none is free.
-    pub fn take(&self, peer: IpAddr) -> Result<ConnectionPlace, Full> {
+    /// Takes a slot for a peer's connection. Closes an idle one if none is free.
+    pub fn take(&self, peer: IpAddr) -> Result<ConnectionSlot, Full> {
         let peer = peer.to_canonical();
         let mut peers = self.0.lock();
         let own = peers.by_address.get(&peer).map_or(0, HashMap::len);
@@ -118,7 +118,7 @@ impl Places {
         });
         peers.by_address.entry(peer).or_default().insert(number, Arc::clone(&state));
         let shared = Arc::clone(&self.0);
-        Ok(ConnectionPlace(Arc::new(Holder { shared, peer, number, state, made_room })))
+        Ok(ConnectionSlot(Arc::new(Holder { shared, peer, number, state, made_room })))
     }
 
     /// Closes the longest idle connection, because the process has run out of a resource.
@@ -126,7 +126,7 @@ impl Places {
         self.0.lock().close_idle()
     }
 
-    /// Returns the number of taken places.
+    /// Returns the number of taken slots.
     pub fn taken(&self) -> usize {
         self.0.lock().taken
     }
@@ -138,9 +138,9 @@ impl Places {
     }
 }
 
-// === impl ConnectionPlace ===
+// === impl ConnectionSlot ===
 
-impl ConnectionPlace {
+impl ConnectionSlot {
     /// Marks a request as in flight. `None` if the connection was closed to make room.
     pub fn begin(&self) -> Option<Busy> {
         let below = |busy| (busy < CLOSED).then_some(busy + 1);
@@ -208,7 +208,7 @@ impl Peers {
         peers.into_iter().any(|(_, peer)| self.close_idle_of(peer))
     }
 
-    /// The place is free at once; the connection's task ends soon after.
+    /// The slot is free at once; the connection's task ends soon after.
     fn close_idle_of(&mut self, peer: IpAddr) -> bool {
         loop {
             let Some(own) = self.by_address.get(&peer) else { return false };
@@ -252,54 +252,54 @@ mod tests {
         IpAddr::from([10, 0, 0, number])
     }
 
-    fn is_closed(place: &ConnectionPlace) -> bool {
-        place.0.state.closed.is_cancelled()
+    fn is_closed(slot: &ConnectionSlot) -> bool {
+        slot.0.state.closed.is_cancelled()
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_largest_peers_longest_idle_connection_makes_room() {
-        let places = Places::new(Bounds { all_max: 4, per_peer_max: 3 });
+        let slots = ConnectionLimit::new(Bounds { all_max: 4, per_peer_max: 3 });
         let mut greedy = Vec::new();
-        let modest = places.take(peer(2)).unwrap();
+        let modest = slots.take(peer(2)).unwrap();
         for _ in 0..3 {
             tokio::time::advance(Duration::from_secs(1)).await;
-            greedy.push(places.take(peer(1)).unwrap());
+            greedy.push(slots.take(peer(1)).unwrap());
         }
         drop(greedy[0].begin());
-        let newcomer = places.take(peer(3)).unwrap();
+        let newcomer = slots.take(peer(3)).unwrap();
         let closed: Vec<_> = greedy.iter().map(is_closed).collect();
         assert_eq!(closed, [false, true, false], "the first was in use a moment ago");
-        assert!(!is_closed(&modest) && !is_closed(&newcomer) && places.has_room());
+        assert!(!is_closed(&modest) && !is_closed(&newcomer) && slots.has_room());
         assert!(greedy[1].begin().is_none(), "a closed connection serves no more requests");
         drop(greedy);
-        assert_eq!(places.taken(), 2, "a place is freed once");
+        assert_eq!(slots.taken(), 2, "a slot is freed once");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_peer_over_its_limit_makes_room_itself_and_loopback_has_no_limit() {
-        let places = Places::new(Bounds { all_max: 10, per_peer_max: 2 });
-        let other = places.take(peer(2)).unwrap();
-        let own: Vec<_> = (0..3).map(|_| places.take(peer(1)).unwrap()).collect();
+        let slots = ConnectionLimit::new(Bounds { all_max: 10, per_peer_max: 2 });
+        let other = slots.take(peer(2)).unwrap();
+        let own: Vec<_> = (0..3).map(|_| slots.take(peer(1)).unwrap()).collect();
         assert_eq!(own.iter().map(is_closed).collect::<Vec<_>>(), [true, false, false]);
         assert!(!is_closed(&other));
         let local: Vec<_> =
-            (0..7).map(|_| places.take(IpAddr::from([127, 0, 0, 1])).unwrap()).collect();
+            (0..7).map(|_| slots.take(IpAddr::from([127, 0, 0, 1])).unwrap()).collect();
         assert!(!local.iter().any(is_closed));
-        assert_eq!(places.taken(), 10);
+        assert_eq!(slots.taken(), 10);
     }
 
     #[tokio::test(start_paused = true)]
     async fn busy_connections_are_never_closed_and_a_refusal_is_visible_for_a_while() {
-        let places = Places::new(Bounds { all_max: 2, per_peer_max: 2 });
-        let taken = [places.take(peer(1)).unwrap(), places.take(peer(1)).unwrap()];
-        let busy: Vec<_> = taken.iter().map(|place| place.begin().unwrap()).collect();
-        assert_eq!(places.take(peer(1)).err(), Some(Full));
-        assert_eq!(places.take(peer(2)).err(), Some(Full));
-        assert!(!places.has_room() && !places.shed() && !taken.iter().any(is_closed));
+        let slots = ConnectionLimit::new(Bounds { all_max: 2, per_peer_max: 2 });
+        let taken = [slots.take(peer(1)).unwrap(), slots.take(peer(1)).unwrap()];
+        let busy: Vec<_> = taken.iter().map(|slot| slot.begin().unwrap()).collect();
+        assert_eq!(slots.take(peer(1)).err(), Some(Full));
+        assert_eq!(slots.take(peer(2)).err(), Some(Full));
+        assert!(!slots.has_room() && !slots.shed() && !taken.iter().any(is_closed));
         drop(busy);
-        assert!(places.take(peer(2)).is_ok());
+        assert!(slots.take(peer(2)).is_ok());
         tokio::time::advance(Duration::from_secs(6)).await;
-        assert!(places.has_room());
+        assert!(slots.has_room());
         assert_eq!(taken[1].idle_for(), Duration::from_secs(6));
     }
 }

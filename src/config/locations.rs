@@ -1,4 +1,4 @@
-//! The place of each field in the text, so that every problem can name its line, column and field.
+//! The location of each field in the text, so that every problem can name its line, column and field.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde_saphyr::{DuplicateKeyPolicy, Location, NonFiniteFloatPolicy, Spanned};
 
 /// A line and a column, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ConfigPlace {
+pub struct ConfigLocation {
     /// The line.
     pub line: u64,
     /// The column.
@@ -19,7 +19,7 @@ pub struct ConfigPlace {
 
 /// The fields of a text, in their order.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct FieldLocations {
     entries: Vec<Entry>,
     /// The bytes of all names.
     bytes: usize,
@@ -29,8 +29,8 @@ pub(super) struct Places {
 struct Entry {
     field: String,
     /// The start of the key, or of the element.
-    start: ConfigPlace,
-    value: ConfigPlace,
+    start: ConfigLocation,
+    value: ConfigLocation,
     absent: bool,
 }
 
@@ -45,12 +45,12 @@ enum Node {
 /// The deepest nesting that a configuration may have. No field is deeper than eight.
 pub(super) const DEPTH_MAX: usize = 16;
 
-/// The limit of the bytes of all names: each repeats those around it. Fields beyond it have no place.
+/// The limit of the bytes of all names: each repeats those around it. Fields beyond it have no location.
 const NAMES_BYTES_MAX: usize = 1 << 20;
 
-// === impl Places ===
+// === impl FieldLocations ===
 
-impl Places {
+impl FieldLocations {
     /// Parses the fields of a text. Empty if the text is not YAML.
     pub(super) fn read(text: &str) -> Self {
         let options = serde_saphyr::options! {
@@ -58,27 +58,27 @@ impl Places {
             duplicate_keys: DuplicateKeyPolicy::LastWins,
             non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
         };
-        let mut places = Self::default();
+        let mut locations = Self::default();
         if let Ok(root) = serde_saphyr::from_str_with_options::<Spanned<Node>>(text, options) {
-            places.add("", ConfigPlace::of(root.referenced), root);
+            locations.add("", ConfigLocation::of(root.referenced), root);
         }
-        places
+        locations
     }
 
-    /// Returns the last field that starts at or before a place. The root's name is empty.
-    pub(super) fn field_at(&self, place: ConfigPlace) -> &str {
-        let begun = self.entries.iter().rev().find(|entry| entry.start <= place);
+    /// Returns the last field that starts at or before a location. The root's name is empty.
+    pub(super) fn field_at(&self, location: ConfigLocation) -> &str {
+        let begun = self.entries.iter().rev().find(|entry| entry.start <= location);
         begun.map_or("", |entry| &entry.field)
     }
 
-    /// Returns the innermost field whose value starts at a place.
-    pub(super) fn value_at(&self, place: ConfigPlace) -> &str {
-        let begun = self.entries.iter().rev().find(|entry| entry.value == place);
+    /// Returns the innermost field whose value starts at a location.
+    pub(super) fn value_at(&self, location: ConfigLocation) -> &str {
+        let begun = self.entries.iter().rev().find(|entry| entry.value == location);
         begun.map_or("", |entry| &entry.field)
     }
 
-    /// Returns the place of a field's value, or of the nearest enclosing field.
-    pub(super) fn place_of(&self, field: &str) -> Option<ConfigPlace> {
+    /// Returns the location of a field's value, or of the nearest enclosing field.
+    pub(super) fn location_of(&self, field: &str) -> Option<ConfigLocation> {
         let mut field = field;
         loop {
             if let Some(entry) = self.entries.iter().find(|entry| entry.field == field) {
@@ -88,29 +88,29 @@ impl Places {
         }
     }
 
-    /// Returns the place of a field's key, or of the element's beginning.
-    pub(super) fn start_of(&self, field: &str) -> Option<ConfigPlace> {
+    /// Returns the location of a field's key, or of the element's beginning.
+    pub(super) fn start_of(&self, field: &str) -> Option<ConfigLocation> {
         self.entries.iter().find(|entry| entry.field == field).map(|entry| entry.start)
     }
 
-    /// Returns the place of the document's beginning.
-    pub(super) fn root(&self) -> Option<ConfigPlace> {
+    /// Returns the location of the document's beginning.
+    pub(super) fn root(&self) -> Option<ConfigLocation> {
         self.entries.first().map(|entry| entry.value)
     }
 
     /// Returns fields without a value.
-    pub(super) fn without_value(&self) -> impl Iterator<Item = (&str, ConfigPlace)> {
+    pub(super) fn without_value(&self) -> impl Iterator<Item = (&str, ConfigLocation)> {
         let absent = self.entries.iter().filter(|entry| entry.absent && !entry.field.is_empty());
         absent.map(|entry| (entry.field.as_str(), entry.start))
     }
 
-    fn add(&mut self, field: &str, start: ConfigPlace, node: Spanned<Node>) {
+    fn add(&mut self, field: &str, start: ConfigLocation, node: Spanned<Node>) {
         if self.bytes > NAMES_BYTES_MAX {
             return;
         }
         self.bytes += field.len();
         let absent = matches!(node.value, Node::Null);
-        let value = ConfigPlace::of(node.referenced);
+        let value = ConfigLocation::of(node.referenced);
         self.entries.push(Entry { field: field.to_owned(), start, value, absent });
         match node.value {
             Node::Null | Node::Scalar => {}
@@ -118,14 +118,14 @@ impl Places {
                 for (index, element) in elements.into_iter().enumerate() {
                     self.add(
                         &format!("{field}[{index}]"),
-                        ConfigPlace::of(element.referenced),
+                        ConfigLocation::of(element.referenced),
                         element,
                     );
                 }
             }
             Node::Mapping(pairs) => {
                 for (key, value) in pairs {
-                    self.add(&join(field, &key.value), ConfigPlace::of(key.referenced), value);
+                    self.add(&join(field, &key.value), ConfigLocation::of(key.referenced), value);
                 }
             }
         }
@@ -137,9 +137,9 @@ pub(super) fn join(outer: &str, key: &str) -> String {
     if outer.is_empty() { key.to_owned() } else { format!("{outer}.{key}") }
 }
 
-// === impl ConfigPlace ===
+// === impl ConfigLocation ===
 
-impl ConfigPlace {
+impl ConfigLocation {
     pub(super) fn of(location: Location) -> Self {
         Self { line: location.line(), column: location.column() }
     }

@@ -11,7 +11,7 @@ use crate::{api::request::ResourceRequest, policy::ResourcePolicy};
 impl Proxy {
     /// Returns the remembered result of [`Proxy::may_know`]; an unknown one is requested in the
     /// background.
-    pub(super) fn predict_rights(
+    pub(super) fn predict_permissions(
         &self,
         context: &RequestContext,
         target: &Arc<Target>,

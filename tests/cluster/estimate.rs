@@ -1,0 +1,187 @@
+//! The report's estimate of the apiserver's processor time, against the kernel's account of it.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::load::{DATA, Fleet};
+use crate::rig::client::{Protocol, Request};
+use crate::rig::control_plane::{Component, User, Version};
+use crate::rig::proxy_process::ProxyProcess;
+use crate::rig::wait::until_hit;
+
+const JSON: &str = "application/json";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+
+/// The estimate may deviate from the measured time by this share, beside the other requests.
+const TOLERANCE: f64 = 0.3;
+
+/// The machine's time for the work of one second on the machine of the formula.
+const SPEEDS: std::ops::Range<f64> = 0.25..4.0;
+
+/// Each round repeats a request until the apiserver has worked for so many seconds, which the kernel
+/// counts in hundredths.
+const WORK_MIN: f64 = 1.0;
+
+const ROUNDS: usize = 3;
+
+/// The measurement of the apiserver's work on its own.
+const IDLE: Duration = Duration::from_secs(3);
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+const POLL: Duration = Duration::from_millis(50);
+
+/// A request that repeats.
+struct Repeated {
+    name: &'static str,
+    /// The part after the path of the pods' collection.
+    target: &'static str,
+    accept: &'static str,
+    compressed: bool,
+}
+
+const fn repeated(name: &'static str, target: &'static str, accept: &'static str) -> Repeated {
+    Repeated { name, target, accept, compressed: false }
+}
+
+const REPEATED: [Repeated; 14] = [
+    repeated("get", "/pod-00007", JSON),
+    repeated("get-0", "/pod-00007?resourceVersion=0", JSON),
+    repeated("get-protobuf", "/pod-00007", PROTOBUF),
+    repeated("none", "?labelSelector=poller%3Dnone", JSON),
+    repeated("none-0", "?labelSelector=poller%3Dnone&resourceVersion=0", JSON),
+    repeated("fifty", "?labelSelector=poller%3D7", JSON),
+    repeated("fifty-0", "?labelSelector=poller%3D7&resourceVersion=0", JSON),
+    Repeated { compressed: true, ..repeated("fifty-gzip", "?labelSelector=poller%3D7", JSON) },
+    repeated("fifty-protobuf", "?labelSelector=poller%3D7", PROTOBUF),
+    Repeated {
+        compressed: true,
+        ..repeated("fifty-protobuf-gzip", "?labelSelector=poller%3D7", PROTOBUF)
+    },
+    repeated("fifty-table", "?labelSelector=poller%3D7", TABLE),
+    repeated("all", "", JSON),
+    Repeated { compressed: true, ..repeated("all-gzip-0", "?resourceVersion=0", JSON) },
+    repeated("all-protobuf", "?resourceVersion=0", PROTOBUF),
+];
+
+/// One request, and its processor time in seconds.
+struct Compared {
+    name: String,
+    measured: f64,
+    estimated: f64,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_estimated_processor_time_is_the_measured_one() {
+    let mut all = Vec::new();
+    for version in [Version::V1_36, Version::V1_30] {
+        let Some(fleet) = Fleet::take_alone(version).await else { return };
+        let proxy = fleet.proxy().await.expect("a proxy");
+        whole(&proxy).await.expect("replicas of the whole collection");
+        for repeated in &REPEATED {
+            let name = format!("{} {}", version.name(), repeated.name);
+            let measured = measured(&fleet, repeated).await.expect("a measured time");
+            let estimated = estimated(&proxy, repeated).await.expect("an estimate");
+            all.push(Compared { name, measured, estimated });
+        }
+    }
+    // The formula holds for one machine; another one is faster or slower at everything.
+    let mut speeds: Vec<f64> = all.iter().map(|it| it.measured / it.estimated).collect();
+    speeds.sort_by(f64::total_cmp);
+    let speed = speeds[speeds.len() / 2];
+    let mut wrong = Vec::new();
+    for Compared { name, measured, estimated } in &all {
+        let deviation = estimated * speed / measured - 1.0;
+        let line = format!(
+            "{name}: estimated {:.0} µs, measured {:.0} µs, {:+.0} % beside the others",
+            estimated * 1e6,
+            measured * 1e6,
+            deviation * 100.0
+        );
+        println!("proof: {line}");
+        if deviation.abs() > TOLERANCE {
+            wrong.push(line);
+        }
+    }
+    println!("proof: this machine takes {speed:.2} times as long as the formula's");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(SPEEDS.contains(&speed), "{speed}");
+}
+
+/// Waits until memory has the whole collection in every form: the apiserver goes through it for each
+/// selection.
+async fn whole(proxy: &ProxyProcess) -> Result<()> {
+    for accept in [JSON, PROTOBUF, TABLE] {
+        let list = Request::get(&DATA.collection()).header("Accept", accept);
+        until_hit(&proxy.client(Protocol::Http1), &list, LIMIT).await?;
+    }
+    Ok(())
+}
+
+/// Returns the apiserver's seconds for one direct request, without its work on its own: the median of
+/// several rounds, because a garbage collection falls into some of them.
+async fn measured(fleet: &Fleet, repeated: &Repeated) -> Result<f64> {
+    let client = fleet.plane().client(User::Admin, Protocol::Http1)?;
+    client.send(repeated.request()).await?.successful()?;
+    let used = || fleet.plane().cpu_seconds(Component::Apiserver);
+    let (before, begun) = (used()?, Instant::now());
+    tokio::time::sleep(IDLE).await;
+    let idle = (used()? - before) / begun.elapsed().as_secs_f64();
+    let mut rounds = Vec::new();
+    while rounds.len() < ROUNDS {
+        let (before, begun, mut count, mut worked) = (used()?, Instant::now(), 0_u32, 0.0);
+        while worked < WORK_MIN || count < 2 {
+            client.send(repeated.request()).await?.successful()?;
+            count += 1;
+            worked = used()? - before - idle * begun.elapsed().as_secs_f64();
+        }
+        rounds.push(worked / f64::from(count));
+    }
+    rounds.sort_by(f64::total_cmp);
+    Ok(rounds[ROUNDS / 2])
+}
+
+/// Returns the seconds that the report claims for one request that memory answered.
+async fn estimated(proxy: &ProxyProcess, repeated: &Repeated) -> Result<f64> {
+    let client = proxy.client(Protocol::Http1);
+    until_hit(&client, &repeated.request(), LIMIT).await?;
+    let (requests, seconds) = claimed(proxy, repeated).await?;
+    for _ in 0..4 {
+        let answer = client.send(repeated.request()).await?.successful()?;
+        ensure!(answer.is_hit(), "{} is not answered from memory", repeated.name);
+    }
+    let (requests_after, seconds_after) = claimed(proxy, repeated).await?;
+    ensure!(requests_after == requests + 4.0, "{requests_after} requests after {requests}");
+    Ok((seconds_after - seconds) / 4.0)
+}
+
+/// Returns the requests and the apiserver's seconds that the report names.
+async fn claimed(proxy: &ProxyProcess, repeated: &Repeated) -> Result<(f64, f64)> {
+    // The account is written when the response has ended.
+    tokio::time::sleep(POLL).await;
+    let report: Value = serde_json::from_str(&proxy.admin("/api/v1/report").await?)?;
+    let agent = repeated.agent();
+    let polls = report["polls"].as_array().context("no polls")?;
+    let poll = polls.iter().find(|poll| poll["userAgent"] == agent).context("no such poll")?;
+    let number = |value: &Value| value.as_f64().context("no number");
+    Ok((number(&poll["requests"])?, number(&poll["cost"]["apiserverCpuSeconds"])?))
+}
+
+// === impl Repeated ===
+
+impl Repeated {
+    /// The report tells the requests apart by it.
+    fn agent(&self) -> String {
+        format!("estimate-{}", self.name)
+    }
+
+    fn request(&self) -> Request {
+        let request = Request::get(&format!("{}{}", DATA.collection(), self.target))
+            .header("User-Agent", &self.agent())
+            .header("Accept", self.accept);
+        if self.compressed { request.header("Accept-Encoding", "gzip") } else { request }
+    }
+}
