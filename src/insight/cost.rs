@@ -72,7 +72,7 @@ const LIST: Micros = 500.0;
 const PER_OBJECT: Micros = 0.55;
 /// The beginning of an answer, in kilobytes: large lists are encoded piece by piece.
 const FIRST_KILOBYTES: f64 = 1000.0;
-const JSON: PerKilobyte = PerKilobyte { first: 8.6, rest: 6.3 };
+const JSON: PerKilobyte = PerKilobyte { first: 8.2, rest: 6.3 };
 const PROTOBUF: PerKilobyte = PerKilobyte { first: 5.5, rest: 2.7 };
 const TABLE: PerKilobyte = PerKilobyte { first: 12.0, rest: 12.0 };
 /// Small, because less is encrypted and sent.

@@ -6,10 +6,11 @@ use http::StatusCode;
 use listless::{
     api::{GroupVersionResource, Scope, Verb},
     metrics::{
-        self, AuditResult, Certificate, Connect, DocumentResult, Held, Injection, Lane, Metrics,
-        Origin, Outcome, PollLimit, Protocol, ReplicaCheck, ReplicaEnd, ReplicaSample,
-        ReplicaState, ReplicaTotals, ReplicaWatchEnd, RequestSample, Review, ServedBy, Shadow,
-        Transport, UpstreamFault, UpstreamSample, Wait, WatchEnd, WatchEventType, WorkerEnd, Would,
+        self, AuditResult, Certificate, Connect, DocumentResult, EdgeRefusal, Held, Injection,
+        Lane, Metrics, Origin, Outcome, PollLimit, Protocol, ReplicaCheck, ReplicaEnd,
+        ReplicaSample, ReplicaState, ReplicaTotals, ReplicaWatchEnd, RequestSample, Review,
+        ServedBy, Shadow, Transport, UpstreamFault, UpstreamSample, Wait, WatchEnd, WatchEventType,
+        WorkerEnd, Would,
     },
 };
 
@@ -120,6 +121,7 @@ fn record_upstream(metrics: &Metrics, pods: &GroupVersionResource) {
 }
 
 fn record_own(metrics: &Metrics) {
+    metrics.edge_refused(EdgeRefusal::Target);
     metrics.ready(true);
     metrics.config_in_use(std::time::SystemTime::UNIX_EPOCH, 1);
     metrics.certificate_reloaded(Outcome::Success);
