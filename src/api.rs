@@ -11,6 +11,7 @@ pub mod media;
 pub mod protobuf;
 pub mod pushback;
 pub mod query;
+pub mod release;
 pub mod request;
 pub mod selector;
 pub mod status;

@@ -10,7 +10,7 @@ use crate::clusters::Cluster;
 use crate::rig::client::{Answer, Client, Protocol, Request};
 use crate::rig::control_plane::{User, Version};
 use crate::rig::proxy_process::ProxyProcess;
-use crate::rig::wait::{until, until_hit};
+use crate::rig::wait::{until, until_hit_at_last};
 
 const DEFINITION: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.defaults.example.com";
@@ -43,7 +43,7 @@ async fn defaults_are_shown(version: Version) {
     let straight = cluster.plane().client(User::Admin, Protocol::Http2).expect("a client");
     create(&straight).await;
     let list = Request::get(WIDGETS);
-    until_hit(&through, &list, SETTLED).await.expect("the objects from memory");
+    until_hit_at_last(&through, &list, SETTLED).await.expect("the objects from memory");
     let before = version_of(&straight).await;
     let mut latest = Duration::ZERO;
     for (round, colour) in COLOURS.into_iter().enumerate() {

@@ -13,7 +13,7 @@ mod moment;
 mod report;
 mod run;
 mod table;
-mod tally;
+pub mod tally;
 mod together;
 pub mod workload;
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use crate::drivers::tally::median;
 use crate::load::{DATA, Fleet};
 use crate::rig::client::{Protocol, Request};
 use crate::rig::control_plane::{Component, User, Version};
@@ -89,9 +90,8 @@ async fn the_estimated_processor_time_is_the_measured_one() {
         }
     }
     // The formula holds for one machine; another one is faster or slower at everything.
-    let mut speeds: Vec<f64> = all.iter().map(|it| it.measured / it.estimated).collect();
-    speeds.sort_by(f64::total_cmp);
-    let speed = speeds[speeds.len() / 2];
+    let speeds = all.iter().map(|it| it.measured / it.estimated);
+    let speed = median(speeds.collect()).expect("requests");
     let mut wrong = Vec::new();
     for Compared { name, measured, estimated } in &all {
         let deviation = estimated * speed / measured - 1.0;
@@ -140,8 +140,7 @@ async fn measured(fleet: &Fleet, repeated: &Repeated) -> Result<f64> {
         }
         rounds.push(worked / f64::from(count));
     }
-    rounds.sort_by(f64::total_cmp);
-    Ok(rounds[ROUNDS / 2])
+    median(rounds).context("no rounds")
 }
 
 /// Returns the seconds that the report claims for one request that memory answered.

@@ -18,7 +18,7 @@ use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::client_program::ClientProgram;
 use crate::rig::control_plane::{Component, ControlPlane, User, Version};
 use crate::rig::proxy_process::ProxyProcess;
-use crate::rig::wait::until_hit;
+use crate::rig::wait::until_hit_at_last;
 
 mod churn;
 mod rights;
@@ -181,7 +181,7 @@ impl Shop {
         let gateway = ProxyProcess::gateway(&kubeconfig, Some(&configuration(form))).await?;
         let client = Client::new(gateway.server(), Some(&User::Reader.token()), Protocol::Http1);
         let list = Request::get(COLLECTION).header("accept", form.media_type());
-        let warm = until_hit(&client, &list, ARRIVAL_LIMIT).await;
+        let warm = until_hit_at_last(&client, &list, ARRIVAL_LIMIT).await;
         warm.with_context(|| gateway.log())?;
         Ok(gateway)
     }

@@ -8,7 +8,7 @@ use crate::rig::client::{Protocol, Request};
 use crate::rig::control_plane::{ControlPlane, RequestCounts, User, Version};
 use crate::rig::load_data::LoadData;
 use crate::rig::proxy_process::ProxyProcess;
-use crate::rig::wait::until_hit;
+use crate::rig::wait::until_hit_at_last;
 
 pub mod history;
 pub mod pollers;
@@ -72,7 +72,7 @@ impl Fleet {
         let proxy = ProxyProcess::start(&kubeconfig, Some(CONFIGURATION)).await?;
         let client = proxy.client(Protocol::Http1);
         let target = format!("{}/{}", DATA.collection(), DATA.name(0));
-        let warm = until_hit(&client, &Request::get(&target), WARM_LIMIT).await;
+        let warm = until_hit_at_last(&client, &Request::get(&target), WARM_LIMIT).await;
         warm.with_context(|| proxy.log())?;
         Ok(proxy)
     }

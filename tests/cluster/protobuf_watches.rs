@@ -17,7 +17,7 @@ use crate::rig::artifact::Built;
 use crate::rig::client::{Answer, Client, Protocol, Request};
 use crate::rig::client_program::ClientProgram;
 use crate::rig::control_plane::Version;
-use crate::rig::wait::until_hit;
+use crate::rig::wait::until_hit_at_last;
 use crate::unmodified::stage::{Fault, Scene, Stage};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -109,7 +109,7 @@ async fn polls_are_answered_from_memory(version: Version) {
 
 /// A watch that begins too early gets an error in protobuf, and the next one does not go to memory.
 async fn expires(through: &Client, pods: &str) -> Result<()> {
-    until_hit(through, &Request::get(pods), ARRIVAL_LIMIT).await?;
+    until_hit_at_last(through, &Request::get(pods), ARRIVAL_LIMIT).await?;
     let watch = Request::get(&format!("{pods}?watch=1&resourceVersion=1&timeoutSeconds=5"));
     let watched = through.send(watch.header("Accept", PROTOBUF)).await?.successful()?;
     let media = watched.header("content-type").unwrap_or_default();

@@ -15,7 +15,7 @@ use crate::faults::added;
 use crate::rig::client::{Answer, Client, Protocol, Request, Server};
 use crate::rig::control_plane::{Component, ControlPlane, User, Version};
 use crate::rig::proxy_process::ProxyProcess;
-use crate::rig::wait::{until, until_hit};
+use crate::rig::wait::{until, until_hit_at_last};
 
 const ACCOUNT: &str = "/api/v1/namespaces/shop/serviceaccounts/beside";
 const BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/rolebindings";
@@ -42,7 +42,8 @@ async fn answers_its_service_account(version: Version) {
     let pod = Pod::start(cluster.plane()).await.expect("a sidecar");
     let first = pod.mirrored("token");
     let own = pod.client(Some(&first));
-    let warm = until_hit(&own, &Request::get(CONFIG_MAPS), ROTATED_LIMIT).await.expect("a hit");
+    let warm =
+        until_hit_at_last(&own, &Request::get(CONFIG_MAPS), ROTATED_LIMIT).await.expect("a hit");
     assert_eq!(said(&warm), said(&pod.straight(Some(&first)).await));
     pod.forwards_unauthenticated(&first).await;
     let impersonating = Request::get(CONFIG_MAPS).header("Impersonate-User", "reader");
@@ -104,7 +105,8 @@ async fn is_refused_once_deleted(version: Version) {
     let pod = Pod::start(cluster.plane()).await.expect("a sidecar");
     let token = pod.mirrored("token");
     let own = pod.client(Some(&token));
-    let list = until_hit(&own, &Request::get(CONFIG_MAPS), ROTATED_LIMIT).await.expect("a hit");
+    let list =
+        until_hit_at_last(&own, &Request::get(CONFIG_MAPS), ROTATED_LIMIT).await.expect("a hit");
     let list = list.json().expect("JSON");
     let version_shown = list["metadata"]["resourceVersion"].as_str().expect("a version");
     let watch = format!("{CONFIG_MAPS}?watch=1&resourceVersion={version_shown}");
@@ -167,7 +169,7 @@ async fn follows_another_authority(version: Version) {
     let mut pod = Pod::start(&plane).await.expect("a sidecar");
     let token = pod.mirrored("token");
     let own = pod.client(Some(&token));
-    until_hit(&own, &Request::get(CONFIG_MAPS), ROTATED_LIMIT).await.expect("a hit");
+    until_hit_at_last(&own, &Request::get(CONFIG_MAPS), ROTATED_LIMIT).await.expect("a hit");
 
     plane.stop(Component::Apiserver).expect("an end");
     plane.replace_authority().expect("no certificate");

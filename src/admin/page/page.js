@@ -269,7 +269,8 @@ const total = (poll) => ANSWERS.reduce((sum, [by]) => sum + answered(poll, by), 
 const costOf = (cost) => ((cost && cost.apiserverCpuSeconds) || 0) + ((cost && cost.etcdCpuSeconds) || 0);
 
 function answersBar(cell, poll) {
-  const all = total(poll) || 1;
+  const requests = total(poll);
+  const all = requests || 1;
   const saved = (answered(poll, "cache") + answered(poll, "coalesced")) / all;
   const bar = make("div", "bar-of");
   const words = [];
@@ -283,7 +284,7 @@ function answersBar(cell, poll) {
   }
   const box = make("div");
   box.title = words.join(", ") + reasonsOf(poll);
-  box.append(bar, make("span", "sub-line", total(poll) === 0 ? "" : `${share(saved)} saved`));
+  box.append(bar, make("span", "sub-line", requests === 0 ? "" : `${share(saved)} saved`));
   const [main] = sortedReasons(poll);
   if (main) box.append(make("span", "sub-line reason", `${main[0]} ${count(main[1])}`));
   cell.replaceChildren(box);

@@ -58,7 +58,8 @@ pub(in crate::metrics) const CLIENT_REFUSED: Metric = counter(
     "listless_client_refused_total",
     Unit::Count,
     &[of!("reason", EdgeRefusal)],
-    "Requests that a listener refused before it parsed them; no other metric counts them.",
+    "Requests that a listener refused before it parsed them; the metrics of requests do not count \
+     them.",
 );
 pub(in crate::metrics) const DOCUMENTS_GIVEN: Metric = counter(
     "listless_discovery_total",

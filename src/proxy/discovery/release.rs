@@ -15,6 +15,7 @@ use tokio::time::{Duration, Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    api::release::{self, CONSISTENT_READS_FROM_CACHE},
     body::Body,
     cache::Cache,
     insight::{Insight, cost::Lists},
@@ -32,11 +33,10 @@ pub(super) struct Release {
 
 /// The body of `/version`, as far as it matters.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Version<'a> {
     #[serde(borrow)]
-    major: &'a str,
-    #[serde(borrow)]
-    minor: &'a str,
+    git_version: &'a str,
 }
 
 #[derive(Default)]
@@ -61,9 +61,6 @@ const RELIST_PERIOD_MIN: Duration = Duration::from_secs(300);
 
 /// The longest wait for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-
-/// The first release whose consistent lists come from its watch cache.
-const FROM_CACHE_SINCE: (u32, u32) = (1, 31);
 
 /// An answer that is longer is not one.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -144,14 +141,9 @@ impl Release {
 
 /// Returns the source of consistent lists of the release in a body of `/version`.
 fn lists(body: &[u8]) -> Lists {
-    let number = |text: &str| {
-        let digits = text.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(text.len());
-        text[..digits].parse::<u32>().ok()
-    };
-    let version = serde_json::from_slice(body).ok();
-    let release = version.and_then(|Version { major, minor }| number(major).zip(number(minor)));
-    match release {
-        Some(release) if release < FROM_CACHE_SINCE => Lists::FromEtcd,
+    let version: Option<Version<'_>> = serde_json::from_slice(body).ok();
+    match version.and_then(|version| release::Release::parse(version.git_version)) {
+        Some(release) if release < CONSISTENT_READS_FROM_CACHE => Lists::FromEtcd,
         _ => Lists::FromCache,
     }
 }
@@ -162,10 +154,9 @@ mod tests {
 
     #[test]
     fn consistent_lists_come_from_etcd_before_the_release_that_caches_them() {
-        let of =
-            |major, minor| lists(format!(r#"{{"major":"{major}","minor":"{minor}"}}"#).as_bytes());
-        assert_eq!([of("1", "30"), of("1", "28+")], [Lists::FromEtcd; 2]);
-        assert_eq!([of("1", "31"), of("1", "36+"), of("", "")], [Lists::FromCache; 3]);
+        let of = |version| lists(format!(r#"{{"gitVersion":"{version}"}}"#).as_bytes());
+        assert_eq!([of("v1.30.14"), of("v1.28.2+k3s1")], [Lists::FromEtcd; 2]);
+        assert_eq!([of("v1.31.0"), of("v1.36.3-eks"), of("")], [Lists::FromCache; 3]);
         assert_eq!(lists(b"no JSON"), Lists::FromCache);
     }
 }

@@ -24,14 +24,34 @@ pub async fn until(
     }
 }
 
-/// Repeats a read until memory answers it; returns that answer.
+/// Repeats a read until memory answers it; returns that answer. Every answer must be a success.
 pub async fn until_hit(client: &Client, request: &Request, limit: Duration) -> Result<Answer> {
-    let mut hit = None;
-    until(&format!("{} from memory", request.target), limit, async || {
-        let answer = client.send(request.clone()).await?;
+    hit(client, request, limit, Answer::successful).await
+}
+
+/// The same where the first answers may be errors: after a fault, or before permissions count.
+pub async fn until_hit_at_last(
+    client: &Client,
+    request: &Request,
+    limit: Duration,
+) -> Result<Answer> {
+    hit(client, request, limit, Ok).await
+}
+
+async fn hit(
+    client: &Client,
+    request: &Request,
+    limit: Duration,
+    checked: fn(Answer) -> Result<Answer>,
+) -> Result<Answer> {
+    let (mut hit, mut said) = (None, String::new());
+    let what = format!("{} from memory", request.target);
+    let waited = until(&what, limit, async || {
+        let answer = checked(client.send(request.clone()).await?)?;
+        said = answer.header("cache-status").unwrap_or_default().to_owned();
         hit = answer.is_hit().then_some(answer);
         Ok(hit.is_some())
-    })
-    .await?;
+    });
+    waited.await.with_context(|| said)?;
     hit.context("an answer from memory")
 }
