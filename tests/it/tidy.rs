@@ -158,6 +158,11 @@ fn continuous_integration_runs_every_test_binary() {
 }
 
 #[test]
+fn contributing_says_where_each_cluster_suite_runs() {
+    none(&paper::unlisted_suites(&paper::text_of("CONTRIBUTING.md"), &RUST));
+}
+
+#[test]
 fn no_document_names_a_machine() {
     let everything = read_tree(&["."], "");
     none(&every(&everything, paper::machine_paths));

@@ -120,6 +120,20 @@ pub(crate) fn test_binaries_in_ci() -> Vec<String> {
     missing.map(|name| format!("{name}: not in CI")).collect()
 }
 
+/// Modules of the cluster suite that have tests and are not in the table of suites.
+pub(crate) fn unlisted_suites(document: &str, sources: &[Source]) -> Vec<String> {
+    let rows = document.lines().filter(|line| line.starts_with('|'));
+    let spans: BTreeSet<&str> = rows.flat_map(|row| row.split('`').skip(1).step_by(2)).collect();
+    let suites: BTreeSet<&str> = sources
+        .iter()
+        .filter(|source| source.functions().iter().any(|function| source.is_test(function.line)))
+        .filter_map(|source| source.path.strip_prefix("tests/cluster/"))
+        .filter_map(|path| path.split('/').next()?.split('.').next())
+        .collect();
+    let missing = suites.into_iter().filter(|suite| !spans.contains(suite));
+    missing.map(|suite| format!("tests/cluster/{suite}: not in the table of suites")).collect()
+}
+
 /// Absolute paths of a developer's machine.
 pub(crate) fn machine_paths(source: &Source) -> Vec<String> {
     // In two pieces, so that this line is not a finding.

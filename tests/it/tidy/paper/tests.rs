@@ -74,3 +74,12 @@ fn a_name_that_its_file_does_not_have_is_found() {
     assert_eq!(wrong("| a? | `src/a.rs`: `B` |\n"), 1);
     assert_eq!(wrong("| a? | `src/b.rs`: `A` |\n"), 1);
 }
+
+#[test]
+fn a_suite_without_a_row_is_found() {
+    let source = |path: &str| Source::new(path, "#[test]\nfn a_is_b() {}\n");
+    let sources = [source("tests/cluster/gzip.rs"), source("tests/cluster/faults/etcd.rs")];
+    assert_eq!(unlisted_suites("| `gzip`, `faults` | \u{2013} |\n", &sources).len(), 0);
+    assert_eq!(unlisted_suites("| `gzip` |\n`faults`\n", &sources).len(), 1);
+    assert_eq!(unlisted_suites("", &[Source::new("tests/cluster/rig.rs", "fn a() {}")]).len(), 0);
+}
