@@ -20,16 +20,30 @@ use crate::hash::HashMap;
 /// has doubled.
 pub struct Shares<S> {
     table: Mutex<Table<S>>,
-    each: usize,
+    places_each: usize,
+    waiting_each: usize,
     /// The requests that may wait; only those of senders that have taken their part.
     waiting: Semaphore,
     wait_max: Duration,
 }
 
+/// A place of a sender, free again when this is dropped.
+pub struct SharePlace {
+    _place: OwnedSemaphorePermit,
+    _sender: Arc<Sender>,
+}
+
 struct Table<S> {
-    places: HashMap<S, Weak<Semaphore>>,
+    senders: HashMap<S, Weak<Sender>>,
     /// The size at which entries without requests are dropped.
     swept_at: usize,
+}
+
+/// The rest of one sender's part.
+struct Sender {
+    places: Arc<Semaphore>,
+    /// Of all requests that may wait, one sender's take a part too.
+    waiting: Semaphore,
 }
 
 /// The network of an address: itself, or the 64 leading bits of IPv6, whose hosts cost nothing to
@@ -62,34 +76,39 @@ impl<S: Copy + Eq + Hash> Shares<S> {
     /// Creates the shares of so many places. At most `waiting_max` requests wait, each at most
     /// `wait_max`.
     pub fn new(places: usize, waiting_max: usize, wait_max: Duration) -> Self {
-        let table = Table { places: HashMap::default(), swept_at: SWEPT_AT_MIN };
-        let waiting = Semaphore::new(waiting_max);
-        Self { table: Mutex::new(table), each: places.div_ceil(PART), waiting, wait_max }
+        let table = Mutex::new(Table { senders: HashMap::default(), swept_at: SWEPT_AT_MIN });
+        let (places_each, waiting_each) = (places.div_ceil(PART), waiting_max.div_ceil(PART));
+        Self { table, places_each, waiting_each, waiting: Semaphore::new(waiting_max), wait_max }
     }
 
-    /// Waits for a place of a sender; it is free again when the result is dropped. `None` if it
-    /// would take too long.
-    pub async fn take(&self, sender: S) -> Option<OwnedSemaphorePermit> {
-        let places = self.places(sender);
-        if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
-            return Some(place);
-        }
-        let _waiting = self.waiting.try_acquire().ok()?;
-        tokio::time::timeout(self.wait_max, places.acquire_owned()).await.ok()?.ok()
+    /// Waits for a place of a sender. `None` if it would take too long, or too many wait.
+    pub async fn take(&self, sender: S) -> Option<SharePlace> {
+        let sender = self.sender(sender);
+        let places = Arc::clone(&sender.places);
+        let place = match Arc::clone(&places).try_acquire_owned() {
+            Ok(place) => place,
+            Err(_) => {
+                let _waiting = self.waiting.try_acquire().ok()?;
+                let _own = sender.waiting.try_acquire().ok()?;
+                tokio::time::timeout(self.wait_max, places.acquire_owned()).await.ok()?.ok()?
+            }
+        };
+        Some(SharePlace { _place: place, _sender: sender })
     }
 
-    fn places(&self, sender: S) -> Arc<Semaphore> {
+    fn sender(&self, sender: S) -> Arc<Sender> {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(places) = table.places.get(&sender).and_then(Weak::upgrade) {
-            return places;
+        if let Some(known) = table.senders.get(&sender).and_then(Weak::upgrade) {
+            return known;
         }
-        if table.places.len() >= table.swept_at {
-            table.places.retain(|_, places| places.strong_count() > 0);
-            table.swept_at = SWEPT_AT_MIN.max(table.places.len() * 2);
+        if table.senders.len() >= table.swept_at {
+            table.senders.retain(|_, sender| sender.strong_count() > 0);
+            table.swept_at = SWEPT_AT_MIN.max(table.senders.len() * 2);
         }
-        let places = Arc::new(Semaphore::new(self.each));
-        table.places.insert(sender, Arc::downgrade(&places));
-        places
+        let places = Arc::new(Semaphore::new(self.places_each));
+        let new = Arc::new(Sender { places, waiting: Semaphore::new(self.waiting_each) });
+        table.senders.insert(sender, Arc::downgrade(&new));
+        new
     }
 }
 
@@ -109,13 +128,31 @@ mod tests {
         drop(shares.take(1).await.expect("a place is free again"));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn one_sender_takes_a_part_of_the_requests_that_may_wait() {
+        let shares = Shares::new(8, 8, Duration::from_secs(10));
+        let mut held = Vec::new();
+        for sender in [1, 1, 2, 2] {
+            held.push(shares.take(sender).await.unwrap());
+        }
+        let greedy = futures_util::future::join_all((0..100).map(|_| shares.take(1)));
+        let other = shares.take(2);
+        let freed = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            held.pop();
+        };
+        let (greedy, other, ()) = tokio::join!(greedy, other, freed);
+        assert!(greedy.iter().all(Option::is_none) && other.is_some());
+        assert_eq!(shares.waiting.available_permits(), 8);
+    }
+
     #[tokio::test]
     async fn senders_without_requests_are_not_kept() {
         let shares = Shares::new(8, 1, Duration::from_secs(10));
         for sender in 0..10_000 {
             drop(shares.take(sender).await.unwrap());
         }
-        assert!(shares.table.lock().unwrap().places.len() <= SWEPT_AT_MIN);
+        assert!(shares.table.lock().unwrap().senders.len() <= SWEPT_AT_MIN);
     }
 
     #[test]

@@ -2,13 +2,15 @@
 //!
 //! Invariants: long requests never take a slot from short ones. A request is sent again only if the
 //! apiserver certainly never processed it. Requests whose credential was not accepted yet have
-//! their own connections, of which one address takes a part. No credential is added here.
+//! their own connections, of which one address takes a part, for as long as it reads. No credential is
+//! added here.
 
 mod http1;
 mod http2;
 mod lane;
 mod stream;
 mod trust;
+mod unread;
 
 use std::{hash::Hash, sync::Arc, time::Duration};
 
@@ -18,7 +20,6 @@ use http::{
     header::{CONNECTION, EXPECT, HOST, TE, TRANSFER_ENCODING, UPGRADE},
     uri::{self, PathAndQuery},
 };
-use tokio::sync::OwnedSemaphorePermit;
 
 use self::{
     http2::RequestFailure,
@@ -34,7 +35,7 @@ use super::{
 };
 use crate::{
     body::Body,
-    shares::{Network, Shares},
+    shares::{Network, SharePlace, Shares},
 };
 
 /// The limit of attempts for one request that the apiserver keeps refusing unprocessed.
@@ -195,14 +196,14 @@ impl Pool {
                 None => None,
             };
             let response = self.send(request, self.unproven.of(lane)).await?;
-            trust.learn(credential, response.status());
+            trust.learn(credential, &response);
             // An accepted one holds none: many callers may share an address.
             let place = place.filter(|_| trust.accepted(credential).is_none());
-            return Ok(response.map(|body| body.holding(place)));
+            return Ok(response.map(|body| unread::bounded(body.holding(place))));
         };
         let place = self.shares.proven.take(lane, accepted).await?;
         let response = self.send(request, self.proven.of(lane)).await?;
-        trust.learn(credential, response.status());
+        trust.learn(credential, &response);
         Ok(response.map(|body| body.holding(place)))
     }
 
@@ -250,7 +251,7 @@ impl Pool {
         let sender = trust.accepted(credential);
         let sender = sender.map_or(TunnelSender::Unaccepted(peer), TunnelSender::Accepted);
         let response = self.tunnels.open(request, &self.host, sender).await?;
-        trust.learn(credential, response.status());
+        trust.learn(credential, &response);
         Ok(response)
     }
 
@@ -293,7 +294,7 @@ impl<S: Copy + Eq + Hash> LaneShares<S> {
         Self { short: share(short_connections), long: share(long_connections) }
     }
 
-    async fn take(&self, lane: super::Lane, sender: S) -> Result<OwnedSemaphorePermit, Error> {
+    async fn take(&self, lane: super::Lane, sender: S) -> Result<SharePlace, Error> {
         let shares = match lane {
             super::Lane::Short => &self.short,
             super::Lane::Long => &self.long,

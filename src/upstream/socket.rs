@@ -5,10 +5,11 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use tokio::sync::OwnedSemaphorePermit;
-
 use super::{dial::Stream, slot::Slot};
-use crate::stream::{Observed, Observer};
+use crate::{
+    shares::SharePlace,
+    stream::{Observed, Observer},
+};
 
 /// A byte stream that counts its reads and holds a slot until it is closed.
 pub(super) type Socket = Observed<Box<dyn Stream>, Lifetime>;
@@ -19,7 +20,7 @@ pub(super) struct Lifetime {
     reads: Reads,
     _place: Option<Slot>,
     /// The place in its sender's share.
-    _share: Option<OwnedSemaphorePermit>,
+    _share: Option<SharePlace>,
 }
 
 /// The number of reads with bytes: a proof that the peer is alive.
@@ -27,11 +28,7 @@ pub(super) struct Lifetime {
 pub(super) struct Reads(Arc<AtomicU64>);
 
 /// Holds a slot, and a place in its sender's share, until the stream is closed.
-pub(super) fn holding(
-    stream: Box<dyn Stream>,
-    place: Slot,
-    share: Option<OwnedSemaphorePermit>,
-) -> Socket {
+pub(super) fn holding(stream: Box<dyn Stream>, place: Slot, share: Option<SharePlace>) -> Socket {
     Observed::new(stream, Lifetime { _place: Some(place), _share: share, ..Lifetime::default() })
 }
 

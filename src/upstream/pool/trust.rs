@@ -10,7 +10,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use http::{HeaderMap, HeaderValue, StatusCode, header::AUTHORIZATION};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header::AUTHORIZATION};
 
 use crate::hash::RandomState;
 
@@ -31,6 +31,9 @@ struct Accepted {
 /// The key of a request's credential, if it is one bearer token and nothing else.
 #[derive(Clone, Copy)]
 pub(super) struct Credential(Option<u64>);
+
+/// Every apiserver sets it in each response; whatever stands before one does not.
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 /// The limit of credentials in a generation.
 const GENERATION_MAX: usize = 8192;
@@ -55,18 +58,19 @@ impl Trust {
     }
 
     /// Learns from the response to a request.
-    pub(super) fn learn(&self, credential: Credential, status: StatusCode) {
+    pub(super) fn learn<B>(&self, credential: Credential, response: &Response<B>) {
         let Some(key) = credential.0 else { return };
-        match status {
+        match response.status() {
             StatusCode::UNAUTHORIZED => self.lock().remove(key),
-            // These follow the check of the credential, whatever intermediaries there are.
-            StatusCode::FORBIDDEN
-            | StatusCode::NOT_FOUND
-            | StatusCode::CONFLICT
-            | StatusCode::SWITCHING_PROTOCOLS => {
+            StatusCode::SWITCHING_PROTOCOLS => self.lock().insert(key),
+            // The apiserver gives these after its check of the credential. A load balancer also has
+            // them, for requests that it does not pass on.
+            StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::CONFLICT
+                if response.headers().contains_key(AUDIT_ID) =>
+            {
                 self.lock().insert(key);
             }
-            _ if status.is_success() => self.lock().insert(key),
+            status if status.is_success() => self.lock().insert(key),
             _ => {}
         }
     }
@@ -118,15 +122,35 @@ mod tests {
             trust.credential(&HeaderMap::from_iter([(AUTHORIZATION, value)]))
         };
         let used = credential(usize::MAX);
+        let learn = |credential, status| trust.learn(credential, &answer(status));
         for number in 0..3 * GENERATION_MAX {
-            trust.learn(used, StatusCode::OK);
-            trust.learn(credential(number), StatusCode::OK);
+            learn(used, StatusCode::OK);
+            learn(credential(number), StatusCode::OK);
         }
         assert!(trust.accepted(used).is_some() && trust.accepted(credential(0)).is_none());
         let accepted = trust.lock();
         assert!(accepted.young.len() <= GENERATION_MAX && accepted.old.len() <= GENERATION_MAX);
         drop(accepted);
-        trust.learn(used, StatusCode::UNAUTHORIZED);
+        learn(used, StatusCode::UNAUTHORIZED);
         assert!(trust.accepted(used).is_none());
+    }
+
+    #[test]
+    fn a_refusal_of_a_load_balancer_accepts_no_credential() {
+        for status in [StatusCode::FORBIDDEN, StatusCode::NOT_FOUND, StatusCode::CONFLICT] {
+            let (trust, credential) = (Trust::default(), Credential(Some(1)));
+            let mut response = answer(status);
+            trust.learn(credential, &response);
+            assert!(trust.accepted(credential).is_none(), "{status}");
+            response.headers_mut().insert(AUDIT_ID, HeaderValue::from_static("an id"));
+            trust.learn(credential, &response);
+            assert!(trust.accepted(credential).is_some(), "{status}");
+        }
+    }
+
+    fn answer(status: StatusCode) -> Response<()> {
+        let mut response = Response::new(());
+        *response.status_mut() = status;
+        response
     }
 }

@@ -41,7 +41,9 @@ fn serve_noting(server: Server, http2: bool) -> Requests {
                 Some(b"Bearer good" | b"Bearer bad") => StatusCode::UNAUTHORIZED,
                 _ => StatusCode::FORBIDDEN,
             };
-            async move { Response::builder().status(status).body(Body::empty()) }
+            async move {
+                Response::builder().status(status).header("audit-id", "an id").body(Body::empty())
+            }
         });
         async move {
             let stream = TokioIo::new(stream);
@@ -101,6 +103,36 @@ async fn unaccepted_requests_of_one_address_leave_places_to_the_others() {
     assert_eq!(text(ask("/small", other, None).await.unwrap()).await.len(), 100);
     drop(unread.pop());
     ask("/small", host(2), None).await.expect("a place is free again");
+}
+
+/// Answers that nobody reads free their places: short ones at once, long ones after a minute.
+#[tokio::test(start_paused = true)]
+async fn unread_answers_of_unaccepted_requests_lock_nobody_out() {
+    let (pool, _, server) = start_shared(HTTP2);
+    serve_bodies(server);
+    let ask = |path: &str, network: u8| {
+        let request = Request::get(path).extension(Peer(IpAddr::from([10, 0, 0, network])));
+        Client::send(&pool, request.body(Body::empty()).unwrap(), Lane::Short)
+    };
+    let settings = Settings::default();
+    let share = settings.unproven_connections_max * settings.streams_max / 4;
+    let mut unread = Vec::new();
+    for path in ["/small", "/big"] {
+        for network in 0..4 {
+            for _ in 0..share {
+                unread.push(ask(path, network).await.unwrap());
+            }
+        }
+    }
+    let began = tokio::time::Instant::now();
+    let waiting = ask("/small", 4).await;
+    assert!(matches!(waiting, Err(Error::Saturated(_))), "the places are taken: {waiting:?}");
+    tokio::time::sleep(std::time::Duration::from_mins(1).saturating_sub(began.elapsed())).await;
+    assert_eq!(text(ask("/small", 4).await.unwrap()).await.len(), 100);
+    let small = unread.swap_remove(0);
+    assert_eq!(text(small).await.len(), 100);
+    let big = unread.pop().unwrap().into_body().collect(8 << 20).await;
+    assert!(big.unwrap_err().to_string().contains("was not read for 60 s"));
 }
 
 /// One caller's answers that it does not read take a quarter of the places.
