@@ -38,7 +38,8 @@ use crate::terminal::Screen;
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// The duration of the demo, all phases together.
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..=3600))]
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(value_parser = crate::cli::options::whole::<u64>(2..=3600))]
     pub seconds: u64,
     /// The output format.
     #[arg(short = 'o', long, value_enum, default_value_t = Output::Table)]

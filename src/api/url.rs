@@ -45,6 +45,9 @@ impl fmt::Display for NotAUrl {
         let Self { text, source } = self;
         let Some(misfit) = self.misfit() else {
             return match source {
+                Some(_) if !text.starts_with('/') && !text.contains("://") => {
+                    write!(f, "{text:?} is not a URL: begin it with / or https://")
+                }
                 Some(source) => write!(f, "{text:?} is not a URL: {source}"),
                 None => write!(f, "{text:?} is not a URL: its port must be from 1 to 65535"),
             };
@@ -68,6 +71,7 @@ mod tests {
             ("/pods?a=b c", "\"/pods?a=b c\" is not a URL: ' ' is not allowed; write it as %20"),
             ("/pods?a=<b>", "\"/pods?a=<b>\" is not a URL: '<' is not allowed; write it as %3C"),
             ("http://[bad", "\"http://[bad\" is not a URL: invalid authority"),
+            ("api/v1/pods", "\"api/v1/pods\" is not a URL: begin it with / or https://"),
             ("https://a:0", "\"https://a:0\" is not a URL: its port must be from 1 to 65535"),
             (
                 "https://[::1]:70000/x",

@@ -184,7 +184,8 @@ impl Certificate {
     fn of(options: &GatewayOptions, place: &AddressSource) -> anyhow::Result<Self> {
         match (&options.tls_cert, &options.tls_key, place) {
             (Some(certificate), Some(key), _) => {
-                Ok(Self::Files(tls::Files::load(certificate.clone(), key.clone())?))
+                let files = tls::Files::load(certificate.clone(), key.clone());
+                Ok(Self::Files(files.context("--tls-cert and --tls-key")?))
             }
             (.., AddressSource::Outside) => Ok(Self::Own),
             (.., AddressSource::Cluster(..)) => Err(UsageError(

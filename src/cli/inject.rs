@@ -11,7 +11,7 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 
-use super::{UsageError, print};
+use super::{UsageError, options::whole, print};
 use crate::injector::{
     manifest::{self, Change, Report, Rewritten},
     patch::{Origin, Resources, Settings, freshness_named, mode_named},
@@ -45,7 +45,7 @@ pub struct InjectionOptions {
     pub image_pull_secrets: Vec<String>,
     /// The sidecar's port, on loopback.
     #[arg(long, value_name = "PORT", help_heading = SIDECAR, default_value_t = 16443)]
-    #[arg(value_parser = clap::value_parser!(u16).range(1024..))]
+    #[arg(value_parser = whole::<u16>(1024..=65535))]
     pub port: u16,
     /// The mode: enforce, or observe to only report the savings.
     #[arg(long, help_heading = SIDECAR, value_parser = ["enforce", "observe"])]

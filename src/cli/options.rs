@@ -2,6 +2,7 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs},
+    ops::RangeInclusive,
     path::PathBuf,
     time::Duration,
 };
@@ -81,7 +82,7 @@ pub struct ServingOptions {
     pub config: Option<PathBuf>,
     /// The number of threads that answer requests; one needs the least CPU time per request.
     #[arg(long, value_name = "N", env = "LISTLESS_WORKER_THREADS", default_value_t = WORKER_THREADS)]
-    #[arg(value_parser = clap::value_parser!(u8).range(1..=64))]
+    #[arg(value_parser = whole::<u8>(1..=64))]
     pub worker_threads: u8,
 }
 
@@ -287,6 +288,18 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
+/// Returns a parser of whole numbers, whose error names the range.
+pub(crate) fn whole<T: TryFrom<u64>>(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| {
+            format!("write a whole number from {} to {}", range.start(), range.end())
+        })
+    }
+}
+
 fn loopback(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
@@ -297,7 +310,20 @@ fn anywhere(port: u16) -> SocketAddr {
 
 #[cfg(test)]
 mod tests {
-    use super::address;
+    use super::{address, whole};
+
+    #[test]
+    fn a_number_outside_its_range_is_an_error_that_names_it() {
+        let parse = whole::<u8>(1..=64);
+        assert_eq!(parse("64"), Ok(64));
+        for wrong in ["", "0", "65", "-1", "x", "1.5", "99999999999999999999"] {
+            assert_eq!(
+                parse(wrong),
+                Err("write a whole number from 1 to 64".to_owned()),
+                "{wrong}"
+            );
+        }
+    }
 
     #[test]
     fn an_address_is_a_number_or_a_name_with_a_port() {

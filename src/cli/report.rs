@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 
 use super::{
     ask::AdminOptions,
+    options::whole,
     print,
     table::{self, Column},
 };
@@ -27,7 +28,8 @@ pub(super) struct Arguments {
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
     /// The maximum number of polls; 0 for all.
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = 20, allow_negative_numbers = true)]
+    #[arg(value_parser = whole::<usize>(0..=1_000_000))]
     limit: usize,
 }
 

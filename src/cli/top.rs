@@ -13,6 +13,7 @@ use tokio::runtime::Builder;
 use super::{
     Output,
     ask::AdminOptions,
+    options::whole,
     print,
     report::{COLUMNS, fetch, reasons, rest, row, summary},
     table,
@@ -34,14 +35,15 @@ pub(super) struct Arguments {
     #[arg(long, value_enum, default_value_t)]
     sort: Sort,
     /// The maximum number of rows; 0 for all.
-    #[arg(long, value_name = "N", default_value_t = 30)]
+    #[arg(long, value_name = "N", default_value_t = 30, allow_negative_numbers = true)]
+    #[arg(value_parser = whole::<usize>(0..=1_000_000))]
     limit: usize,
     /// Print it once, in a terminal too.
     #[arg(long)]
     once: bool,
     /// The seconds between two updates.
     #[arg(long, value_name = "SECONDS", default_value_t = 2)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(value_parser = whole::<u64>(1..=3600))]
     interval: u64,
 }
 

@@ -89,7 +89,7 @@ pub enum Error {
     NoKubeconfig {
         /// The file.
         file: String,
-        /// Advice for users who have named none.
+        /// The setting to correct.
         advice: &'static str,
         /// The system's error.
         #[source]

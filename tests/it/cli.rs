@@ -182,7 +182,9 @@ fn failures_exit_with_1_and_one_line() {
     assert_eq!(output.status.code(), Some(1));
     let told = text(&output.stderr);
     assert!(
-        told.starts_with("listless: cannot read kubeconfig no-such-file: No such file"),
+        told.starts_with(
+            "listless: cannot read kubeconfig no-such-file; correct --kubeconfig: No such file"
+        ),
         "{told}"
     );
     assert_eq!(told.lines().count(), 1, "{told}");

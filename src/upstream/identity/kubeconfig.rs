@@ -33,15 +33,20 @@ pub(super) fn read(path: Option<&Path>, files: &str) -> Result<Kubeconfig, Error
     }
     match (merged, missing) {
         (Some(merged), _) => Ok(merged),
-        (None, Some((_, source))) if path.is_none() && named().is_none() => {
-            let advice = "; pass --kubeconfig or set KUBECONFIG";
-            Err(Error::NoKubeconfig { file: files.to_owned(), advice, source })
-        }
-        (None, Some((file, source))) => {
-            Err(Error::NoKubeconfig { file: file.display().to_string(), advice: "", source })
-        }
+        (None, Some((file, source))) => Err(match (path, named()) {
+            (Some(_), _) => missing_file(&file, "; correct --kubeconfig", source),
+            (None, Some(_)) => missing_file(&file, "; correct KUBECONFIG", source),
+            (None, None) => {
+                let advice = "; pass --kubeconfig or set KUBECONFIG";
+                Error::NoKubeconfig { file: files.to_owned(), advice, source }
+            }
+        }),
         (None, None) => Kubeconfig::read().map_err(|error| unreadable(files, error)),
     }
+}
+
+fn missing_file(file: &Path, advice: &'static str, source: std::io::Error) -> Error {
+    Error::NoKubeconfig { file: file.display().to_string(), advice, source }
 }
 
 pub(super) fn unreadable(files: &str, error: KubeconfigError) -> Error {
