@@ -12,6 +12,16 @@ impl Cache {
         self.0.redefine(resource);
     }
 
+    /// Notes that another server now serves a version of a group. Its replicas list again.
+    pub fn redirect(&self, group: &str, version: &str) {
+        for member in self.0.set().members() {
+            let resource = &member.replica.query().resource;
+            if *resource.group == *group && *resource.version == *version {
+                member.replica.redefine();
+            }
+        }
+    }
+
     /// Notes that the apiserver may return any object with other bytes at the same version. Every
     /// replica lists again.
     pub fn redefine_all(&self) {

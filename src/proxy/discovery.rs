@@ -13,6 +13,7 @@ mod events;
 mod generations;
 mod kinds;
 mod release;
+mod remote;
 mod wanted;
 mod watches;
 

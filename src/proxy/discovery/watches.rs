@@ -21,6 +21,7 @@ use super::{
     events::{Event, Lines, Unreadable, read_list},
     generations::Generations,
     kinds::{DEFINITIONS, FOLLOWED, Role},
+    remote::Remote,
 };
 use crate::{
     api::{
@@ -55,7 +56,7 @@ pub(super) struct Watches {
 struct WatchesState {
     disturbed_at: Instant,
     followed: [Followed; FOLLOWED.len()],
-    remote: Arc<BTreeSet<Box<str>>>,
+    remote: Remote,
     generations: Generations,
 }
 
@@ -142,7 +143,7 @@ impl Watches {
         let state = WatchesState {
             disturbed_at: now,
             followed: [followed; FOLLOWED.len()],
-            remote: Arc::default(),
+            remote: Remote::default(),
             generations: Generations::default(),
         };
         Self { client, random, stop, cache, state: Mutex::new(state) }
@@ -165,7 +166,7 @@ impl Watches {
             // `None` is less than any time.
             proven_at: proven.min().flatten(),
             changed_at: changed.fold(state.disturbed_at, Instant::max),
-            remote: state.remote.clone(),
+            remote: state.remote.names(),
         }
     }
 
@@ -248,19 +249,18 @@ impl Watches {
         let listed = self.ask(&target, kind.accept_list, Lane::Short);
         let read = timeout(ANSWER_MAX, async { Ok(read_list(listed.await?).await?) });
         let (mut version, listed) = read.await.unwrap_or(Err(WatchFailure::Silence))?;
-        let redefined = {
+        let changed = {
             let mut state = self.state();
             state.followed[which].changed_at = Instant::now();
             match kind.role {
                 Role::Definitions => state.generations.list(listed),
                 Role::Services => {
                     let remote = listed.into_iter().filter(|definition| definition.is_remote);
-                    state.remote = Arc::new(remote.map(|definition| definition.name).collect());
-                    Vec::new()
+                    state.remote.list(remote.map(|definition| definition.name).collect())
                 }
             }
         };
-        redefined.iter().for_each(|name| self.redefine(name));
+        changed.iter().for_each(|name| self.changed(kind.role, name));
         loop {
             let end = self.watch(which, version, rest).await;
             self.state().followed[which].proven_at = None;
@@ -321,30 +321,30 @@ impl Watches {
             Event::Changed(definition) => (false, definition),
             Event::Deleted(definition) => (true, definition),
         };
-        let is_remote = definition.is_remote && !is_deleted;
-        let is_service = FOLLOWED[which].role == Role::Services;
-        let mut state = self.state();
-        state.followed[which].changed_at = now;
-        if !is_service && (state.generations.is_new(&definition) || is_deleted) {
-            drop(state);
-            self.redefine(&definition.name);
-            return Some(definition.version);
-        }
-        if is_service && state.remote.contains(&definition.name) != is_remote {
-            let remote = Arc::make_mut(&mut state.remote);
-            if is_remote {
-                remote.insert(definition.name);
-            } else {
-                remote.remove(&definition.name);
+        let role = FOLLOWED[which].role;
+        let is_changed = {
+            let mut state = self.state();
+            state.followed[which].changed_at = now;
+            match role {
+                Role::Definitions => state.generations.is_new(&definition) || is_deleted,
+                Role::Services => {
+                    state.remote.is_moved(&definition.name, definition.is_remote && !is_deleted)
+                }
             }
+        };
+        if is_changed {
+            self.changed(role, &definition.name);
         }
         Some(definition.version)
     }
 
-    /// Notifies the replicas. The name of a definition holds its resource and group.
-    fn redefine(&self, name: &str) {
-        if let Some((resource, group)) = name.split_once('.') {
-            self.cache.redefine(&GroupResource::new(group, resource));
+    /// Notifies the replicas. The name of a definition holds its resource and group, that of an
+    /// APIService its version and group.
+    fn changed(&self, role: Role, name: &str) {
+        let Some((first, group)) = name.split_once('.') else { return };
+        match role {
+            Role::Definitions => self.cache.redefine(&GroupResource::new(group, first)),
+            Role::Services => self.cache.redirect(group, first),
         }
     }
 

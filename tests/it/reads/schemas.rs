@@ -105,6 +105,34 @@ async fn a_changed_definition_makes_its_replicas_list_again() {
     assert_eq!(proxy.upstream.count(Verb::List, "widgets"), 0);
 }
 
+/// An APIService says which server serves a version of a group.
+fn serve(proxy: &TestProxy, server: serde_json::Value) {
+    let service = json!({
+        "metadata": {"name": "v1.x.io"},
+        "spec": {"group": "x.io", "version": "v1", "service": server},
+    });
+    let services = group_resource("apiservices.apiregistration.k8s.io");
+    proxy.simulator.put(&services, service).expect("served");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_another_server_takes_over_makes_its_replicas_list_again() {
+    let proxy = TestProxy::warmed(WIDGETS).await;
+    serve(&proxy, json!(null));
+    // Documents are in use, so APIServices are followed.
+    proxy.client().get("/apis").await;
+    proxy.client().get("/apis").await;
+    pass(Duration::from_secs(5)).await;
+    serve(&proxy, json!(null));
+    settle().await;
+    assert!(proxy.client().get(WIDGETS).await.is_hit());
+    gains_a_default(&proxy, "widgets.x.io");
+    serve(&proxy, json!({"name": "other", "namespace": "a"}));
+    settle().await;
+    let forwarded = proxy.client().get(WIDGETS).await;
+    assert!(!forwarded.is_hit() && forwarded.text().contains("by default"));
+}
+
 /// Its generation is the one that is known: deletion does not raise it, and a new object begins with
 /// it again.
 #[tokio::test(start_paused = true)]
