@@ -1,4 +1,4 @@
-//! Listless ("LIST less"): a caching sidecar proxy for the Kubernetes apiserver.
+//! Listless ("LIST less"): a caching proxy for the Kubernetes apiserver.
 
 pub mod admin;
 pub mod api;

@@ -1,9 +1,9 @@
 //! Many different readers in one session: memory answers, whatever the others read.
 //!
 //! At least nine pollers share one session, among them unmodified programs. Each response to the
-//! raw pollers is checked against the three rules of the level `session`. Listless' own metrics
-//! give two numbers: the reads that a replica covers and memory answered, and the requests that
-//! Listless sent itself.
+//! raw pollers and to the writer, as objects or as a Table, is checked against the three rules of
+//! the level `session`. Listless' own metrics give the reads that a replica covers and memory
+//! answered, and the requests that Listless sent itself.
 
 mod rules;
 mod writer;
@@ -48,6 +48,13 @@ const MEASURED: Duration = Duration::from_secs(60);
 const SHARE_MIN: f64 = 0.995;
 /// Own requests beside the watches of replicas, in a minute.
 const OWN_MAX: f64 = 6.0;
+/// The same at a gateway, which reviews each read of a caller every ten seconds: quiet, and while a
+/// writer reads objects by ever other names.
+const OWN_GATEWAY_MAX: [f64; 2] = [90.0, 300.0];
+/// Watches of replicas that are opened in a minute. One lasts for five to ten minutes.
+const WATCHES_MAX: f64 = 12.0;
+/// The representation that kubectl asks for.
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 /// Objects that change in a second, in the part with changes, and the share of them that must.
 const WRITES_PER_SECOND: u32 = 5;
 const WRITTEN_MIN: f64 = 0.8;
@@ -98,6 +105,7 @@ struct Poller {
     resource: &'static str,
     target: String,
     period: Duration,
+    accept: &'static str,
 }
 
 /// Everything that polls; programs end when it is dropped.
@@ -114,6 +122,8 @@ struct Measured {
     reasons: Vec<(&'static str, f64)>,
     /// Requests that Listless sent for itself, without the watches of replicas.
     own: f64,
+    /// Watches of replicas that it opened.
+    watches: f64,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -158,7 +168,7 @@ async fn measure(
         let written = Arc::new(AtomicU32::new(0));
         let writer = (writes > 0).then(|| {
             let clients = writer::plane_writer(plane, session, &client);
-            tokio::spawn(writer::write(clients, writes, written.clone()))
+            tokio::spawn(writer::write(clients, writes, written.clone(), Arc::clone(&rules)))
         });
         rules.take_forwarded();
         let before = proxy.metrics().await?;
@@ -245,13 +255,15 @@ impl Session {
         }
     }
 
-    /// Nine raw pollers with the periods that people use.
+    /// Eleven raw pollers with the periods that people use.
     fn pollers(self) -> Vec<Poller> {
         let poller = |resource, target: String, seconds| Poller {
             resource,
             target,
             period: Duration::from_secs(seconds),
+            accept: "application/json",
         };
+        let as_table = |poller: Poller| Poller { accept: TABLE, ..poller };
         let (fleet, shop) = (FLEET.collection(), SHOP.collection());
         let config_maps = |namespace: &str| format!("/api/v1/namespaces/{namespace}/configmaps");
         let mut all = vec![
@@ -261,6 +273,8 @@ impl Session {
             poller("pods", format!("{shop}/{}", SHOP.name(3)), 1),
             poller("pods", format!("{shop}?labelSelector=app%3Dapp-1"), 3),
             poller("configmaps", config_maps(SHOP.namespace), 3),
+            as_table(poller("pods", shop.clone(), 4)),
+            as_table(poller("pods", format!("{fleet}?labelSelector=poller%3D7"), 4)),
         ];
         all.extend(if self == Self::TwoNamespaces {
             [
@@ -374,24 +388,15 @@ impl Poller {
         loop {
             ticks.tick().await;
             let sent = rules.sent();
-            let answer = client.get(&self.target).await.and_then(Answer::successful);
+            let request = Request::get(&self.target).header("accept", self.accept);
+            let answer = client.send(request).await.and_then(Answer::successful);
             let answer = answer.expect("an answer");
             let status = answer.header("cache-status").unwrap_or_default();
             if !status.starts_with("listless; hit") {
                 rules.forwarded(&self.target, status);
             }
             let answer = answer.json().expect("JSON");
-            let version = rules::version(&answer).expect("a version");
-            if answer["items"].is_array() {
-                let objects = rules::objects(&answer);
-                rules.list(self.resource, &self.target, sent, version, &objects);
-            } else {
-                let metadata = &answer["metadata"];
-                let name = [&metadata["namespace"], &metadata["name"]]
-                    .map(|part| part.as_str().unwrap_or(""))
-                    .join("/");
-                rules.object(self.resource, &name, &self.target, sent, version);
-            }
+            rules.answer(self.resource, &self.target, sent, &answer);
         }
     }
 }
@@ -419,7 +424,7 @@ impl Measured {
             .sum();
         let watches = sent(&[("origin", "replica"), ("verb", "watch")]);
         let misses = reasons.iter().fold(0.0, |sum, (_, count)| sum + count);
-        Self { hits, misses, reasons, own: all - watches }
+        Self { hits, misses, reasons, own: all - watches, watches }
     }
 
     fn share(&self) -> f64 {
@@ -431,12 +436,13 @@ impl Measured {
         if self.share() < SHARE_MIN || self.hits < HITS_MIN {
             wrong.push(format!("only {self}"));
         }
-        // A gateway reviews each caller's rights every ten seconds.
-        if part == "quiet"
-            && session != Session::Gateway
-            && self.own > OWN_MAX * MEASURED.as_secs_f64() / 60.0
-        {
-            wrong.push(format!("{} own requests", self.own));
+        let own_max = match session {
+            Session::Gateway => OWN_GATEWAY_MAX[usize::from(part != "quiet")],
+            Session::Local | Session::TwoNamespaces => OWN_MAX,
+        };
+        let minutes = MEASURED.as_secs_f64() / 60.0;
+        if self.own > own_max * minutes || self.watches > WATCHES_MAX * minutes {
+            wrong.push(format!("{} own requests and {} watches", self.own, self.watches));
         }
         wrong
     }
@@ -449,6 +455,6 @@ impl fmt::Display for Measured {
         for (reason, count) in &self.reasons {
             write!(f, ", {reason} {count}")?;
         }
-        write!(f, "), {} own requests beside watches", self.own)
+        write!(f, "), {} own requests and {} watches", self.own, self.watches)
     }
 }

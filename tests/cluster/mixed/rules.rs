@@ -47,6 +47,16 @@ impl Rules {
         Sent(self.seen().clock)
     }
 
+    /// Checks an answer against the rules and remembers it: an object, a list, or a Table of one.
+    pub fn answer(&self, resource: &str, target: &str, sent: Sent, answer: &Value) {
+        let version = version(answer).expect("a version");
+        if answer["items"].is_array() || answer["rows"].is_array() {
+            self.list(resource, target, sent, version, &objects(answer));
+        } else {
+            self.object(resource, &name(answer), target, sent, version);
+        }
+    }
+
     /// Checks a list against the rules and remembers it.
     pub fn list(&self, resource: &str, target: &str, sent: Sent, version: u64, objects: &Objects) {
         let mut seen = self.seen();
@@ -132,19 +142,23 @@ pub fn version(value: &Value) -> Option<u64> {
     value["metadata"]["resourceVersion"].as_str()?.parse().ok()
 }
 
-/// The objects of a list.
+/// The objects of a list, or of a Table, whose rows have their metadata.
 pub fn objects(list: &Value) -> Objects {
-    let items = list["items"].as_array().map_or(&[][..], Vec::as_slice);
-    let text =
-        |item: &Value, field: &str| item["metadata"][field].as_str().unwrap_or("").to_owned();
-    let entry = |item: &Value| {
-        Some((format!("{}/{}", text(item, "namespace"), text(item, "name")), version(item)?))
-    };
-    items.iter().filter_map(entry).collect()
+    let all = |field: &str| list[field].as_array().map_or(&[][..], Vec::as_slice);
+    let rows = all("rows").iter().map(|row| &row["object"]);
+    let entry = |item: &Value| Some((name(item), version(item)?));
+    all("items").iter().chain(rows).filter_map(entry).collect()
+}
+
+fn name(object: &Value) -> String {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or("");
+    format!("{}/{}", text("namespace"), text("name"))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -154,6 +168,23 @@ mod tests {
         rules.list("pods", "/pods", rules.sent(), 7, &Objects::new());
         assert_eq!(rules.violations(), Vec::<String>::new());
         rules.list("pods", "/pods", rules.sent(), 6, &Objects::new());
+        assert_eq!(rules.violations().len(), 1);
+    }
+
+    #[test]
+    fn a_table_that_is_older_than_a_list_of_the_same_query_is_a_violation() {
+        let rules = Rules::default();
+        let metadata = |version| json!({"namespace": "a", "name": "x", "resourceVersion": version});
+        let list =
+            json!({"metadata": {"resourceVersion": "9"}, "items": [{"metadata": metadata("9")}]});
+        rules.answer("pods", "/pods", rules.sent(), &list);
+        let table = |version| {
+            let row = json!({"object": {"metadata": metadata(version)}});
+            json!({"metadata": {"resourceVersion": "9"}, "rows": [row]})
+        };
+        rules.answer("pods", "/pods", rules.sent(), &table("9"));
+        assert_eq!(rules.violations(), Vec::<String>::new());
+        rules.answer("pods", "/pods", rules.sent(), &table("8"));
         assert_eq!(rules.violations().len(), 1);
     }
 
