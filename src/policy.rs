@@ -24,7 +24,8 @@ pub use glob::{Glob, NotAGlob};
 pub use polls::{RepeatAction, RepeatPolls, elects_leaders};
 pub use reserved::is_reserved;
 pub use rule::{
-    MAX_STALENESS, NotAResource, ReadVerb, Reads, ResourceName, Rule, Selectors, Subject,
+    CORE_RESOURCES, MAX_STALENESS, NotAResource, ReadVerb, Reads, ResourceName, Rule, Selectors,
+    Subject,
 };
 
 /// The mode of operation.

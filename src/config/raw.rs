@@ -9,7 +9,9 @@ use serde_saphyr::FlowSeq;
 use super::quantity::{Quantity, Span};
 use crate::{
     api::{form::Form, version::Freshness},
-    policy::{MAX_STALENESS, Mode, ReadVerb, RepeatAction, Rewrite, Selectors, Start},
+    policy::{
+        CORE_RESOURCES, MAX_STALENESS, Mode, ReadVerb, RepeatAction, Rewrite, Selectors, Start,
+    },
 };
 
 /// The configuration file of Listless.
@@ -99,6 +101,7 @@ pub struct RuleSection {
     /// Plural names: pods, deployments.apps, deployments.v1.apps, or "*" for every resource except
     /// secrets, events, leases, reviews and those of aggregated API servers, which must be named.
     #[serde(serialize_with = "on_one_line")]
+    #[schemars(schema_with = "resource_names")]
     pub resources: Vec<String>,
     /// Namespaces of the rule; absent: any, and cluster-scoped resources.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "some_on_one_line")]
@@ -330,6 +333,13 @@ impl Default for AuditSection {
     fn default() -> Self {
         Self { file: String::new(), max_bytes: Quantity(64 << 20) }
     }
+}
+
+/// The schema of [`RuleSection::resources`]: a name without a group is one of the core group.
+fn resource_names(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let core = CORE_RESOURCES.join("|");
+    let pattern = format!(r"^(\*|({core})|[a-z0-9-]+\.[a-z0-9.-]+)$");
+    schemars::json_schema!({"type": "array", "items": {"type": "string", "pattern": pattern}})
 }
 
 // === impl RuleSection ===

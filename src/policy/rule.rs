@@ -128,7 +128,7 @@ pub enum NotAResource {
 pub const MAX_STALENESS: Duration = Duration::from_secs(5);
 
 /// The resources of the core group.
-const CORE: &[&str] = &[
+pub const CORE_RESOURCES: &[&str] = &[
     "bindings",
     "componentstatuses",
     "configmaps",
@@ -329,7 +329,7 @@ fn check(text: &str) -> Result<(), NotAResource> {
 /// group.
 fn check_core(text: &str) -> Result<(), NotAResource> {
     let (resource, rest) = text.split_once('.').unwrap_or((text, ""));
-    if CORE.contains(&resource) || !(rest.is_empty() || is_version(rest)) {
+    if CORE_RESOURCES.contains(&resource) || !(rest.is_empty() || is_version(rest)) {
         return Ok(());
     }
     let short = SHORT_NAMES.iter().find(|(short, _)| *short == resource).map(|(_, name)| *name);
@@ -337,7 +337,8 @@ fn check_core(text: &str) -> Result<(), NotAResource> {
         let plural = name.split('.').next().unwrap_or(name);
         plural == resource || plural.strip_suffix('s') == Some(resource)
     };
-    let known = SHORT_NAMES.iter().map(|(_, name)| name).chain(CORE).find(singular).copied();
+    let known =
+        SHORT_NAMES.iter().map(|(_, name)| name).chain(CORE_RESOURCES).find(singular).copied();
     Err(short.or(known).map_or(NotAResource::NotInCore, NotAResource::DidYouMean))
 }
 

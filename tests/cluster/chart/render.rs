@@ -50,6 +50,10 @@ const WRONG: &[(&str, &[&str])] = &[
     ("gateway.configuration.cache.size=1", &["/gateway/configuration/cache", "size"]),
     ("gateway.configuration.kind=ProxyConfiguration", &["/gateway/configuration", "kind"]),
     ("gateway.configuration.cache.rules[0].start=soon", &["/cache/rules/0", "start"]),
+    (
+        "gateway.configuration.cache.rules[0].resources[0]=deployments",
+        &["/cache/rules/0/resources/0", "pattern"],
+    ),
     ("gateway.tls.certManager.enabled=true", &["issuerRef", "name"]),
     ("gateway.flowControl.nominalConcurrencyShares=-1", &["nominalConcurrencyShares"]),
     ("observability.podMonitor.interval=often", &["/observability/podMonitor/interval"]),
