@@ -1,9 +1,14 @@
 //! Builds all parts in order, binds every listener first, and ends the process.
+//!
+//! The command line parses the options and prints: this module never does.
 
+mod announce;
 mod check;
 mod gateway;
 mod injector;
+pub mod kubeconfig;
 mod local;
+pub mod options;
 mod serve;
 mod shown;
 mod sidecar;
@@ -49,6 +54,7 @@ use crate::{
     },
 };
 
+pub use announce::{Announce, Announcement, reachable};
 pub use check::check;
 pub use gateway::gateway;
 pub use injector::injector;

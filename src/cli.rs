@@ -2,7 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 wrong usage (arguments, or a configuration file with the line
 //! and field named). Results go to standard output, everything else to standard error. Only this
-//! module and its parts print.
+//! module, its parts and the demo print.
 
 mod announce;
 mod ask;
@@ -11,9 +11,7 @@ mod configuration;
 mod explain;
 mod export;
 mod inject;
-pub mod kubeconfig;
 mod log;
-pub(crate) mod options;
 mod probe;
 mod progress;
 mod report;
@@ -27,20 +25,21 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 
 #[cfg(feature = "demo")]
 use crate::demo;
-use crate::{app, config, error::Chain};
-
-pub use announce::{Announcement, announce, reachable};
-pub use check::CheckOptions;
-pub use inject::InjectionOptions;
-pub use kubeconfig::{Kubeconfig, KubeconfigError, token_of, write_kubeconfig};
-pub use options::{
-    GatewayOptions, InjectorOptions, KubeconfigOptions, LocalOptions, LogFormat, LogOptions,
-    Output, ServingOptions, SidecarOptions,
+use crate::{
+    app::{
+        self,
+        options::{GatewayOptions, InjectorOptions, LocalOptions, SidecarOptions, UsageError},
+    },
+    config,
+    error::Chain,
 };
+
+use announce::announce;
+use log::LogOptions;
 
 /// LISTless: a caching proxy between Kubernetes clients and their apiserver.
 #[derive(Debug, Parser)]
@@ -82,16 +81,21 @@ enum Command {
     /// Show the requests that a running Listless answers, as they arrive.
     Tap(tap::Arguments),
     /// Run preflight checks on a cluster: versions, permissions, the webhook, injected pods.
-    Check(CheckOptions),
+    Check(check::Arguments),
     /// Print or check configuration files.
     #[command(subcommand)]
     Config(configuration::Command),
 }
 
-/// Wrong usage that the argument parser cannot detect.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct UsageError(pub String);
+/// The output format of a result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// Text for people.
+    #[default]
+    Table,
+    /// JSON.
+    Json,
+}
 
 const FAILED: u8 = 1;
 const USED_WRONGLY: u8 = 2;
@@ -136,15 +140,15 @@ fn dispatch(cli: Cli, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     log::start(&cli.log, cli.command.log_level())?;
     match cli.command {
         Command::Local(options) => {
-            if app::local(&options)? == app::Ended::Switched {
+            if app::local(&options, announce)? == app::Ended::Switched {
                 return Err(start_again(arguments));
             }
         }
         Command::Kubeconfig(arguments) => export::run(&arguments)?,
-        Command::Gateway(options) => app::gateway(&options)?,
-        Command::Sidecar(options) => return app::sidecar(&options, &arguments[1..]),
+        Command::Gateway(options) => app::gateway(&options, announce)?,
+        Command::Sidecar(options) => return app::sidecar(&options, &arguments[1..], announce),
         Command::Probe(arguments) => probe::run(&arguments)?,
-        Command::Injector(options) => app::injector(&options)?,
+        Command::Injector(options) => app::injector(&options, announce)?,
         Command::Inject(arguments) => inject::inject(&arguments)?,
         Command::Uninject(files) => inject::uninject(&files)?,
         #[cfg(feature = "demo")]
@@ -153,7 +157,7 @@ fn dispatch(cli: Cli, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
         Command::Report(arguments) => report::run(&arguments)?,
         Command::Explain(arguments) => explain::run(&arguments)?,
         Command::Tap(arguments) => tap::run(&arguments)?,
-        Command::Check(options) => return check::run(&options),
+        Command::Check(arguments) => return check::run(&arguments),
         Command::Config(command) => configuration::run(&command)?,
     }
     Ok(ExitCode::SUCCESS)

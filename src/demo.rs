@@ -32,20 +32,23 @@ use self::{
     plan::Plan,
     report::{Report, Table},
 };
-use crate::terminal::Screen;
+use crate::{
+    app::options::{address, whole},
+    terminal::Screen,
+};
 
 /// The options of `listless demo`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// The duration of the demo, all phases together.
     #[arg(long, value_name = "N", default_value_t = 20)]
-    #[arg(value_parser = crate::cli::options::whole::<u64>(2..=3600))]
+    #[arg(value_parser = whole::<u64>(2..=3600))]
     pub seconds: u64,
     /// The output format.
     #[arg(short = 'o', long, value_enum, default_value_t = Output::Table)]
     pub output: Output,
     /// The address of Listless's page during the demo; the polls then continue until Ctrl-C.
-    #[arg(long, value_name = "ADDRESS", value_parser = crate::cli::options::address)]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub admin: Option<SocketAddr>,
 }
 

@@ -7,11 +7,10 @@ use anyhow::Context;
 use crate::{
     api::GroupResource,
     check::{Asker, Report, Subject, Vantage},
-    cli::CheckOptions,
     upstream::{self, dial::Tcp, identity},
 };
 
-use super::serve;
+use super::{options::CheckOptions, serve};
 
 /// Runs the preflight checks.
 pub fn check(options: &CheckOptions) -> anyhow::Result<Report> {

@@ -8,12 +8,13 @@ use std::{path::Path, sync::Arc, time::Duration};
 use anyhow::Context;
 
 use super::{
-    Foundation, LEAVE_TIME, Running,
+    Announce, Announcement, Foundation, LEAVE_TIME, Running, kubeconfig,
+    options::{GatewayOptions, KubeconfigOptions, UsageError},
+    reachable,
     serve::{self, AdminListeners, CLUSTER_DOMAIN, Configuration, Shared, Started},
     wire::MeteredDial,
 };
 use crate::{
-    cli::{self, Announcement, GatewayOptions, KubeconfigOptions, UsageError, reachable},
     lifecycle::survive_hangup,
     proxy::{
         forward::Clients,
@@ -46,8 +47,8 @@ enum Certificate {
 }
 
 /// Serves until a stop signal.
-pub fn gateway(options: &GatewayOptions) -> anyhow::Result<()> {
-    serve::run(&options.serving, async |shared| start(options, shared).await).map(drop)
+pub fn gateway(options: &GatewayOptions, announce: Announce) -> anyhow::Result<()> {
+    serve::run(&options.serving, announce, async |shared| start(options, shared).await).map(drop)
 }
 
 async fn start(options: &GatewayOptions, shared: &Shared) -> anyhow::Result<Started> {
@@ -127,7 +128,7 @@ fn write_kubeconfig(
              requests would have no credentials; use listless local for it"
         );
     }
-    cli::write_kubeconfig(&redirected, file)?;
+    kubeconfig::write_kubeconfig(&redirected, file)?;
     Ok(())
 }
 

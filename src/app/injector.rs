@@ -17,13 +17,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    DRAIN_DEADLINE, GAUGES_PERIOD, LEAVE_TIME,
+    Announce, Announcement, DRAIN_DEADLINE, GAUGES_PERIOD, LEAVE_TIME,
+    options::{InjectorOptions, ServingOptions, UsageError},
+    reachable,
     serve::{self, AdminListeners, CLUSTER_DOMAIN, Shared},
     wire::MeteredDial,
 };
 use crate::{
     body::Body,
-    cli::{Announcement, InjectorOptions, ServingOptions, UsageError, announce, reachable},
     error::Chain,
     injector::{
         events::{self, Asker, Events},
@@ -67,17 +68,17 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves until a stop signal.
-pub fn injector(options: &InjectorOptions) -> anyhow::Result<()> {
+pub fn injector(options: &InjectorOptions, announce: Announce) -> anyhow::Result<()> {
     let runtime = serve::runtime("injector", 1)?;
     let admin = serve::runtime("admin", 1)?;
     let shared = Shared::new(admin.handle().clone());
-    let ended = runtime.block_on(run(&shared, options));
+    let ended = runtime.block_on(run(&shared, options, announce));
     runtime.shutdown_timeout(Duration::from_millis(200));
     admin.shutdown_background();
     ended
 }
 
-async fn run(shared: &Shared, options: &InjectorOptions) -> anyhow::Result<()> {
+async fn run(shared: &Shared, options: &InjectorOptions, announce: Announce) -> anyhow::Result<()> {
     let mut signals = Signals::listen().context("cannot listen for signals")?;
     let mut settings = options.sidecar.settings(Origin::Admission)?;
     let listening = shared.ready.register("listener");

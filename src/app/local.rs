@@ -9,14 +9,16 @@ use tokio::time::{Duration, MissedTickBehavior};
 use uuid::Uuid;
 
 use super::{
-    Foundation, Running,
+    Announce, Announcement, Foundation, Running,
+    kubeconfig::{Kubeconfig, token_of},
+    options::{LocalOptions, UsageError},
+    reachable,
     serve::{
         self, AdminListeners, CLUSTER_DOMAIN, Configuration, Ended, Follower, Shared, Started,
     },
     wire::MeteredDial,
 };
 use crate::{
-    cli::{Announcement, Kubeconfig, LocalOptions, UsageError, reachable, token_of},
     error::Chain,
     proxy::{
         forward::Clients,
@@ -37,8 +39,8 @@ const LOOK_PERIOD: Duration = Duration::from_secs(2);
 
 /// Serves until a stop signal, or until the kubeconfig selects another context and --follow-context
 /// is set.
-pub fn local(options: &LocalOptions) -> anyhow::Result<Ended> {
-    serve::run(&options.serving, async |shared| start(options, shared).await)
+pub fn local(options: &LocalOptions, announce: Announce) -> anyhow::Result<Ended> {
+    serve::run(&options.serving, announce, async |shared| start(options, shared).await)
 }
 
 async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Started> {

@@ -16,10 +16,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{DRAIN_DEADLINE, ProcessHealth, Running, shown};
+use super::{
+    Announce, Announcement, DRAIN_DEADLINE, ProcessHealth, Running, options::ServingOptions, shown,
+};
 use crate::{
     admin::{self, Audience},
-    cli::{Announcement, ServingOptions, announce},
     config::{Config, Reloader},
     lifecycle::{Drain, Draining, Heartbeat, Ready, Signals},
     metrics::{Certificate, Metrics},
@@ -92,15 +93,16 @@ const FIRST_CONTACT: Duration = Duration::from_secs(2);
 /// The time that tasks have after the drain.
 const RUNTIME_REST: Duration = Duration::from_millis(200);
 
-/// Serves the result of `start` until a stop signal.
+/// Announces the result of `start` and serves it until a stop signal.
 pub(super) fn run(
     options: &ServingOptions,
+    announce: Announce,
     start: impl AsyncFnOnce(&Shared) -> anyhow::Result<Started>,
 ) -> anyhow::Result<Ended> {
     let admin = runtime("admin", 1)?;
     let data = data_runtime(options.worker_threads.into())?;
     let shared = Shared::new(admin.handle().clone());
-    let ended = data.block_on(serve(shared, start));
+    let ended = data.block_on(serve(shared, announce, start));
     data.shutdown_timeout(RUNTIME_REST);
     admin.shutdown_background();
     ended
@@ -123,6 +125,7 @@ fn data_runtime(threads: usize) -> anyhow::Result<Runtime> {
 
 async fn serve(
     shared: Shared,
+    announce: Announce,
     start: impl AsyncFnOnce(&Shared) -> anyhow::Result<Started>,
 ) -> anyhow::Result<Ended> {
     let mut signals = Signals::listen().context("cannot listen for signals")?;

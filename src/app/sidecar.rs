@@ -11,12 +11,13 @@ use anyhow::Context;
 use tokio::time::{Duration, MissedTickBehavior};
 
 use super::{
-    Foundation, Running,
+    Announce, Announcement, Foundation, Running,
+    options::{SidecarOptions, UsageError},
+    reachable,
     serve::{self, AdminListeners, CLUSTER_DOMAIN, Configuration, Shared, Started},
     wire::MeteredDial,
 };
 use crate::{
-    cli::{Announcement, SidecarOptions, UsageError, reachable},
     error::Chain,
     lifecycle::{Draining, survive_hangup},
     metrics::{Certificate, Metrics, Outcome},
@@ -42,12 +43,18 @@ const RENEWED_BEFORE_END: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Serves until a stop signal.
 ///
 /// The supervisor starts its workers with the same `arguments`.
-pub fn sidecar(options: &SidecarOptions, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
+pub fn sidecar(
+    options: &SidecarOptions,
+    arguments: &[OsString],
+    announce: Announce,
+) -> anyhow::Result<ExitCode> {
     let Some(role) = options.worker else { return supervise(options, arguments) };
     supervisor::end_with_supervisor().context("cannot watch for the supervisor's end")?;
     let sockets = Sockets::inherited().context("cannot take over the supervisor's sockets")?;
     let sockets = sockets.ok_or_else(|| UsageError("a worker needs a supervisor".to_owned()))?;
-    serve::run(&options.serving, async |shared| start(options, role, sockets, shared).await)?;
+    serve::run(&options.serving, announce, async |shared| {
+        start(options, role, sockets, shared).await
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -9,12 +9,13 @@ use clap::Args;
 use http::Method;
 
 use super::{
-    Output, UsageError,
+    Output,
     ask::{self, AdminAddress},
     configuration, print,
 };
 use crate::{
     api::url,
+    app::options::UsageError,
     explain::{self, ExplainedRequest},
     terminal::{Screen, Style},
 };

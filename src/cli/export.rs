@@ -14,12 +14,14 @@ use clap::{Args, ValueEnum};
 use http::Uri;
 use kube::config::Kubeconfig;
 
-use super::{
-    KubeconfigOptions, UsageError,
-    kubeconfig::{read_ours, yaml},
-    options, print,
+use super::print;
+use crate::{
+    app::{
+        kubeconfig::{read_ours, yaml},
+        options::{self, KubeconfigOptions, UsageError},
+    },
+    upstream::identity,
 };
-use crate::upstream::identity;
 
 /// The options of `listless kubeconfig`.
 #[derive(Clone, Debug, Args)]

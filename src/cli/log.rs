@@ -8,12 +8,39 @@ use std::{
     io::{self, IsTerminal, Write},
 };
 
+use clap::{Args, ValueEnum};
 use tracing_subscriber::{EnvFilter, filter::LevelFilter, fmt};
 
-use super::{
-    UsageError,
-    options::{LogFormat, LogOptions},
-};
+use crate::app::options::UsageError;
+
+/// The log options.
+#[derive(Clone, Debug, Args)]
+pub(super) struct LogOptions {
+    /// The log level (error, warn, info, debug, trace), or levels by module such as
+    /// info,listless::access=debug [default: info; for the demo error].
+    #[arg(
+        long = "log",
+        value_name = "FILTER",
+        help_heading = LOG,
+        global = true,
+        env = "LISTLESS_LOG",
+        hide_env_values = true
+    )]
+    filter: Option<String>,
+    /// The format of the log, which goes to standard error.
+    #[arg(long = "log-format", help_heading = LOG, global = true, value_enum, default_value_t)]
+    format: LogFormat,
+}
+
+/// The format of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    /// Text for people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
 
 /// A writer that keeps each record on one line.
 struct Lines<W> {
@@ -26,6 +53,9 @@ struct Lines<W> {
 struct Records<W> {
     inner: W,
 }
+
+/// The heading of the log options in each command's help.
+const LOG: &str = "Log";
 
 /// The maximum size of a record. The rest is cut off.
 const RECORD_BYTES_MAX: usize = 16 * 1024;

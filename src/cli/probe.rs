@@ -13,8 +13,10 @@ use anyhow::{Context, bail};
 use clap::Args;
 use tokio::time::Instant;
 
-use super::reachable;
-use crate::config::Span;
+use crate::{
+    app::{options::address, reachable},
+    config::Span,
+};
 
 /// The options of `listless probe`.
 #[derive(Debug, Args)]
@@ -22,7 +24,7 @@ pub(super) struct Arguments {
     #[command(flatten)]
     question: Question,
     /// The --health address of the Listless to probe.
-    #[arg(long, value_name = "ADDRESS", value_parser = super::options::address)]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     #[arg(default_value = "127.0.0.1:7445")]
     health: SocketAddr,
     /// The time during which the probe is retried until it succeeds; a kubelet runs it only once a

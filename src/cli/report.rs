@@ -7,11 +7,11 @@ use clap::{Args, ValueEnum};
 
 use super::{
     ask::AdminOptions,
-    options::whole,
     print,
     table::{self, Column},
 };
 use crate::{
+    app::options::whole,
     insight::{
         detect::spoken,
         report::{Finding, Poll, ReasonTotal, Report, Totals},

@@ -13,12 +13,12 @@ use tokio::runtime::Builder;
 use super::{
     Output,
     ask::AdminOptions,
-    options::whole,
     print,
     report::{COLUMNS, fetch, reasons, rest, row, summary},
     table,
 };
 use crate::{
+    app::options::whole,
     insight::{report::Report, sort::Sort},
     terminal::Screen,
 };

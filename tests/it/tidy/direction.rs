@@ -35,6 +35,9 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("metrics", &["crate::proxy", "crate::upstream", "crate::app", "crate::cli"]),
     ("lifecycle", &["crate::proxy", "crate::cache", "crate::upstream", "crate::app", "crate::cli"]),
     ("admin", &["crate::app", "crate::cli", "crate::simulator"]),
+    // The command line starts processes and demos, and neither knows of it.
+    ("app", &["crate::cli", "crate::demo", "crate::simulator"]),
+    ("demo", &["crate::cli"]),
     ("simulator", &["crate::proxy", "crate::cache", "crate::app", "crate::cli", "crate::admin"]),
     // Only the reflector, and the pool it is given, talk to the apiserver.
     ("cache::store", &["crate::upstream"]),
@@ -102,13 +105,15 @@ const READERS: &[(&str, &str, &str)] = &[
     ("tls", "files", "certificates and keys"),
     ("mirror", "files", "a service account's directory and its copy"),
     ("audit", "files", "the file it writes"),
-    ("cli", "files", "the kubeconfig it writes"),
+    ("app::kubeconfig", "files", "the kubeconfig it writes"),
+    ("cli::inject", "files", "the manifests it changes"),
     ("demo::processor", "files", "processor time of its own threads"),
     ("metrics::process", "files", "what the kernel says of this process"),
     ("upstream::identity", "files", "the kubeconfig and what it names"),
     ("upstream::identity", "environment", "HTTPS_PROXY and the other proxy variables"),
     ("main", "environment", "the arguments"),
-    ("cli", "environment", "the arguments"),
+    ("app::options", "environment", "the home directory"),
+    ("cli", "environment", "NO_COLOR and its own program"),
     ("terminal", "environment", "COLUMNS and NO_COLOR"),
 ];
 

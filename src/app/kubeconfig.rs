@@ -122,7 +122,7 @@ pub fn token_of(file: &Path, context: &str) -> Option<String> {
 }
 
 /// Reads a kubeconfig that Listless wrote, and no other.
-pub(super) fn read_ours(file: &Path) -> Result<kube::config::Kubeconfig, KubeconfigError> {
+pub(crate) fn read_ours(file: &Path) -> Result<kube::config::Kubeconfig, KubeconfigError> {
     let unreadable =
         |source| KubeconfigError::Unreadable { file: file.to_owned(), source: Box::new(source) };
     refuse_foreign(file).map_err(|error| match error {

@@ -1,57 +1,25 @@
-//! The shared options, and the options of the serving commands.
+//! The options of the commands that serve or check. The command line parses them.
+
+mod check;
+mod injection;
+mod values;
 
 use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs},
-    ops::RangeInclusive,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
     time::Duration,
 };
 
 use clap::{Args, ValueEnum, builder::PossibleValue};
 
-use crate::supervisor::{Ends, Role};
+use crate::{
+    config::{NotAnAmount, Span},
+    supervisor::{Ends, Role},
+};
 
-use super::inject::InjectionOptions;
-use crate::config::{NotAnAmount, Span};
-
-/// The log options.
-#[derive(Clone, Debug, Args)]
-pub struct LogOptions {
-    /// The log level (error, warn, info, debug, trace), or levels by module such as
-    /// info,listless::access=debug [default: info; for the demo error].
-    #[arg(
-        long = "log",
-        value_name = "FILTER",
-        help_heading = LOG,
-        global = true,
-        env = "LISTLESS_LOG",
-        hide_env_values = true
-    )]
-    pub filter: Option<String>,
-    /// The format of the log, which goes to standard error.
-    #[arg(long = "log-format", help_heading = LOG, global = true, value_enum, default_value_t)]
-    pub format: LogFormat,
-}
-
-/// The format of the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// Text for people.
-    #[default]
-    Text,
-    /// One JSON object per line.
-    Json,
-}
-
-/// The output format of a result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Output {
-    /// Text for people.
-    #[default]
-    Table,
-    /// JSON.
-    Json,
-}
+pub use check::CheckOptions;
+pub use injection::InjectionOptions;
+pub(crate) use values::{address, whole};
 
 /// The apiserver and the user.
 #[derive(Clone, Debug, Args)]
@@ -223,8 +191,13 @@ pub struct SidecarOptions {
     pub restarts: Ends,
 }
 
+/// Wrong usage that the argument parser cannot detect.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UsageError(pub String);
+
 /// The directory of a pod's service account.
-pub(super) const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// The default number of threads. More threads wake each other for every response, which costs as
 /// much as some responses do.
@@ -232,9 +205,6 @@ const WORKER_THREADS: u8 = 1;
 
 /// The minimum lifetime. A shorter one would end before the certificate is published.
 const LIFETIME_MIN: Duration = Duration::from_secs(10);
-
-/// The heading of the log options in each command's help.
-const LOG: &str = "Log";
 
 // === impl Role ===
 
@@ -258,7 +228,7 @@ impl LocalOptions {
 }
 
 /// Returns the default path of the kubeconfig of `listless local`.
-pub(super) fn kubeconfig_of_local() -> Option<PathBuf> {
+pub(crate) fn kubeconfig_of_local() -> Option<PathBuf> {
     Some(std::env::home_dir()?.join(".kube/listless"))
 }
 
@@ -280,57 +250,10 @@ fn pair(text: &str) -> Result<(PathBuf, PathBuf), String> {
     }
 }
 
-/// Parses an address to listen on, numeric or with a host name.
-pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
-    let resolved = text.to_socket_addrs().ok().and_then(|mut all| all.next());
-    resolved.ok_or_else(|| {
-        "write HOST:PORT, such as 127.0.0.1:7443, localhost:7443 or [::1]:7443".to_owned()
-    })
-}
-
-/// Returns a parser of whole numbers, whose error names the range.
-pub(crate) fn whole<T: TryFrom<u64>>(
-    range: RangeInclusive<u64>,
-) -> impl Fn(&str) -> Result<T, String> + Clone {
-    move |text| {
-        let number = text.parse().ok().filter(|number| range.contains(number));
-        number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| {
-            format!("write a whole number from {} to {}", range.start(), range.end())
-        })
-    }
-}
-
 fn loopback(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
 
 fn anywhere(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{address, whole};
-
-    #[test]
-    fn a_number_outside_its_range_is_an_error_that_names_it() {
-        let parse = whole::<u8>(1..=64);
-        assert_eq!(parse("64"), Ok(64));
-        for wrong in ["", "0", "65", "-1", "x", "1.5", "99999999999999999999"] {
-            assert_eq!(
-                parse(wrong),
-                Err("write a whole number from 1 to 64".to_owned()),
-                "{wrong}"
-            );
-        }
-    }
-
-    #[test]
-    fn an_address_is_a_number_or_a_name_with_a_port() {
-        assert!(address("localhost:7443").expect("a name").ip().is_loopback());
-        assert!(address("[::1]:7443").expect("IPv6").is_ipv6());
-        for wrong in ["here", "7443", "127.0.0.1", "::1"] {
-            assert!(address(wrong).expect_err(wrong).contains("localhost:7443"), "{wrong}");
-        }
-    }
 }
