@@ -7,6 +7,7 @@ pub mod api;
 pub mod events;
 pub mod keeper;
 pub mod keyring;
+pub mod lines;
 pub mod manifest;
 pub mod patch;
 pub mod review;

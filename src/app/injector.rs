@@ -8,7 +8,7 @@ use std::{sync::Arc, time::SystemTime};
 use anyhow::Context;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use tokio::{
     sync::Semaphore,
@@ -24,12 +24,13 @@ use super::{
     wire::MeteredDial,
 };
 use crate::{
-    body::Body,
+    body::{Body, BoxError},
     error::Chain,
     injector::{
         events::{self, Asker, Events},
         keeper::{CertificateObjects, Keeper},
         keyring::Wanted,
+        lines::{Line, Lines},
         patch::{Origin, Settings, SkipReason},
         review::{self, Verdict},
     },
@@ -49,6 +50,7 @@ use crate::{
 struct Webhook {
     settings: Settings,
     events: Option<Events>,
+    lines: Lines,
     /// The places of bodies that are read, and the share of each network.
     places: Semaphore,
     shares: Shares<Network>,
@@ -96,18 +98,19 @@ async fn run(shared: &Shared, options: &InjectorOptions, announce: Announce) -> 
     let client: Arc<dyn Client> = Arc::new(own);
 
     let tls = look_after_certificates(shared, options, namespace, client.clone())?;
+    let asker = match options.client_authority {
+        Some(_) => Asker::Proven,
+        None => Asker::Anybody,
+    };
     let events = (!options.no_events).then(|| {
-        let asker = match options.client_authority {
-            Some(_) => Asker::Proven,
-            None => Asker::Anybody,
-        };
         let (events, sender) = events::channel(client, shared.metrics.clone(), asker);
         tokio::spawn(sender.run(shared.drain.watch()));
         events
     });
     let places = Semaphore::new(BODIES_MAX);
     let shares = Shares::new(BODIES_MAX, WAITING_MAX, BODY_TIMEOUT);
-    let webhook = Webhook { settings, events, places, shares, metrics: shared.metrics.clone() };
+    let (lines, metrics) = (Lines::new(asker), shared.metrics.clone());
+    let webhook = Webhook { settings, events, lines, places, shares, metrics };
     let (begin, limits) = (CancellationToken::new(), listen::Limits::default());
     let serving = tokio::spawn(listen::serve(
         vec![bound],
@@ -206,12 +209,11 @@ impl Serve for Webhook {
         let body = async {
             let _share = self.shares.take(network).await?;
             let _place = self.places.acquire().await;
-            let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect();
-            tokio::time::timeout(READ_TIMEOUT, body).await.ok()
+            tokio::time::timeout(READ_TIMEOUT, whole(request.into_body())).await.ok()
         };
         match tokio::time::timeout(BODY_TIMEOUT, body).await {
-            Ok(Some(Ok(body))) => self.answer(network, &body.to_bytes(), started),
-            Ok(Some(Err(error))) if error.is::<http_body_util::LengthLimitError>() => self.refuse(
+            Ok(Some(Ok(body))) => self.answer(network, &body, started),
+            Ok(Some(Err(error))) if error.is::<LengthLimitError>() => self.refuse(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "the body is larger than any object\n",
                 started,
@@ -231,8 +233,10 @@ impl Webhook {
         let (answer, verdict) = match review::answer(body, &self.settings) {
             Ok(answered) => answered,
             Err(error) => {
-                let error = Chain(&error);
-                tracing::warn!(%error, "cannot answer an admission review");
+                if let Some(Line { left_out }) = self.lines.take(network, Instant::now()) {
+                    let error = Chain(&error);
+                    tracing::warn!(%error, left_out, "cannot answer an admission review");
+                }
                 return self.refuse(StatusCode::BAD_REQUEST, "no AdmissionReview\n", started);
             }
         };
@@ -255,25 +259,42 @@ impl Webhook {
     }
 
     fn tell(&self, network: Network, verdict: &Verdict, started: Instant) {
-        let Verdict { namespace, pod, owner, .. } = verdict;
-        let owner_name = format!("{}/{}", owner.kind, owner.name);
         let (result, reason) = match &verdict.outcome {
-            Ok(_) => {
-                tracing::info!(namespace, pod, owner = owner_name, "injected");
-                (Injection::Injected, "")
-            }
-            Err(skip) => {
-                let reason = skip.reason.as_str();
-                tracing::info!(namespace, pod, owner = owner_name, reason, %skip, "not injected");
-                (Injection::Skipped, reason)
-            }
+            Ok(_) => (Injection::Injected, ""),
+            Err(skip) => (Injection::Skipped, skip.reason.as_str()),
         };
         self.metrics.injection(result, reason, started.elapsed());
+        if let Some(line) = self.lines.take(network, Instant::now()) {
+            log(verdict, &line);
+        }
         // A repeated call for the same pod, after other webhooks, is not logged again.
         let is_new =
             !matches!(&verdict.outcome, Err(skip) if skip.reason == SkipReason::AlreadyInjected);
         if let Some(events) = self.events.as_ref().filter(|_| is_new) {
             events.tell(verdict, network);
+        }
+    }
+}
+
+/// Reads a body into one piece. The pieces may be tiny, and each would take more than its bytes.
+async fn whole(body: Incoming) -> Result<Vec<u8>, BoxError> {
+    let (mut body, mut bytes) = (Limited::new(body, BODY_BYTES_MAX), Vec::new());
+    while let Some(frame) = body.frame().await {
+        if let Some(piece) = frame?.data_ref() {
+            bytes.extend_from_slice(piece);
+        }
+    }
+    Ok(bytes)
+}
+
+fn log(verdict: &Verdict, &Line { left_out }: &Line) {
+    let Verdict { namespace, pod, owner, .. } = verdict;
+    let owner = format!("{}/{}", owner.kind, owner.name);
+    match &verdict.outcome {
+        Ok(_) => tracing::info!(namespace, pod, owner, left_out, "injected"),
+        Err(skip) => {
+            let reason = skip.reason.as_str();
+            tracing::info!(namespace, pod, owner, reason, %skip, left_out, "not injected");
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Admission reviews: the apiserver's request for one pod, and the response.
 //!
 //! Any host that reaches the port may send one. So a review has no side effects and sends no
-//! requests: it is a computation over a body of bounded size.
+//! requests: it is a computation over a body of bounded size, and builds a tree of bounded size.
+
+mod tree;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
@@ -30,7 +32,7 @@ pub struct Request {
     operation: String,
     #[serde(default)]
     kind: Kind,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "tree::bounded")]
     object: Value,
     #[serde(default)]
     dry_run: bool,
@@ -100,8 +102,8 @@ pub struct Owner {
 /// The reason why a review has no response.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The body is not JSON, or has the wrong shape.
-    #[error("this is not an AdmissionReview")]
+    /// The body is not JSON, has the wrong shape, or an object of too many values.
+    #[error("cannot parse the body as an AdmissionReview")]
     Shape(#[from] serde_json::Error),
     /// The review has another version.
     #[error("this AdmissionReview is of version {0:?}; expected admission.k8s.io/v1")]
@@ -243,6 +245,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::error::Chain;
 
     fn asked(pod: &Value) -> (Value, Verdict) {
         let question = json!({"apiVersion": VERSION, "kind": "AdmissionReview", "request": {
@@ -309,5 +312,55 @@ mod tests {
             "uid": "u", "operation": "CREATE", "kind": {"group": "", "kind": "Node"}}});
         let (_, verdict) = answer(node.to_string().as_bytes(), &settings).unwrap();
         assert_eq!(verdict.outcome.unwrap_err().reason, SkipReason::Malformed);
+    }
+
+    #[test]
+    fn a_review_of_many_tiny_values_is_refused() {
+        let list_of = |item: &str| format!("[{item}{}]", format!(",{item}").repeat((3 << 20) / 8));
+        for item in ["{\"a\":{}}", "[[],0]", "{}", "0"] {
+            let items = list_of(item);
+            let review = |object: &str| {
+                let request = format!(r#"{{"uid":"u","operation":"CREATE",{object}}}"#);
+                format!(r#"{{"apiVersion":"{VERSION}","request":{request}}}"#)
+            };
+            for object in [
+                format!(r#""object":{items}"#),
+                format!(r#""object":{{"metadata":{items}}}"#),
+                format!(r#""object":{{"spec":{{"containers":{items}}}}}"#),
+            ] {
+                let body = review(&object);
+                let refused = answer(body.as_bytes(), &Settings::default()).expect_err(item);
+                let told = Chain(&refused).to_string();
+                let expected = "cannot parse the body as an AdmissionReview: the object has more \
+                                than 10000 values";
+                assert!(told.starts_with(expected), "{item}: {told}");
+            }
+            let unread = review(&format!(r#""oldObject":{items},"object":{{}}"#));
+            assert!(answer(unread.as_bytes(), &Settings::default()).is_ok(), "{item}");
+        }
+    }
+
+    #[test]
+    fn a_large_pod_with_many_managed_fields_is_injected() {
+        let mut pod = pod();
+        let variable = |number| json!({"name": format!("VARIABLE_{number}"), "value": "text"});
+        pod["spec"]["containers"][0]["env"] = (0..1_500).map(variable).collect();
+        let fields: serde_json::Map<_, _> = (0..5_000)
+            .map(|number| {
+                let fields = json!({".": {}, "f:name": {}, "f:value": {}});
+                (format!("k:{{\"name\":\"VARIABLE_{number}\"}}"), fields)
+            })
+            .collect();
+        let fields = json!({"f:spec": {"f:containers": {"f:env": fields}}});
+        pod["metadata"]["managedFields"] = json!([{"manager": "kubectl", "fieldsV1": fields}]);
+        assert!(pod.to_string().len() > 256 << 10);
+        let (answer, verdict) = asked(&pod);
+        assert!(verdict.outcome.is_ok(), "{:?}", verdict.outcome);
+        let patch = STANDARD.decode(answer["response"]["patch"].as_str().unwrap()).unwrap();
+        let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
+        let mut patched = pod.clone();
+        json_patch::patch(&mut patched, &patch).unwrap();
+        assert_eq!(patched["metadata"]["managedFields"], pod["metadata"]["managedFields"]);
+        assert_eq!(patched["metadata"]["ownerReferences"], pod["metadata"]["ownerReferences"]);
     }
 }

@@ -6,8 +6,11 @@ use std::{fmt::Write, fs, path::Path, process::Command};
 
 use listless::{
     config::Config,
+    injector::{patch, review},
     simulator::{Rule, Settings, Simulator, User},
 };
+
+use serde_json::json;
 
 use crate::harness::{Setup, TestProxy};
 
@@ -16,6 +19,9 @@ const REQUESTS: usize = 1_000;
 
 /// The limit on the resident memory that an attack adds.
 const GROWTH_KIB_MAX: u64 = 16 << 10;
+
+/// The limit on the resident memory that webhook reviews, one after the other, add.
+const REVIEW_KIB_MAX: u64 = 48 << 10;
 
 /// The size limit of a selector that is still parsed.
 const SELECTOR_BYTES_READ: usize = 4096;
@@ -142,4 +148,42 @@ async fn thousands_of_requests_do_not_grow_memory() {
     }
     let growth = kib("VmHWM:").saturating_sub(before);
     assert!(growth <= GROWTH_KIB_MAX, "configurations of pods: {growth} KiB");
+    reviews_are_small();
+}
+
+/// Reviews of three MiB of tiny values, and those of just as many values as are accepted.
+fn reviews_are_small() {
+    let list = |item: &str, count: usize| format!("[{}]", vec![item; count].join(","));
+    let deep = format!("{}0{}", r#"{"a":"#.repeat(99), "}".repeat(99));
+    let mount = r#"{"name":"t","mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}"#;
+    let container = format!(r#"{{"name":"a","volumeMounts":[{mount}]}}"#);
+    let kept = |value: &str| {
+        let port = format!(r#"{{"name":"KUBERNETES_SERVICE_PORT","value":{value}}}"#);
+        format!(r#"[{{"name":"a","env":[{port}],"volumeMounts":[{mount}]}}]"#)
+    };
+    let one = format!("[{container}]");
+    let cases = [
+        ("tiny maps", "[]", list(r#"{"a":{}}"#, (3 << 20) / 9), false),
+        ("values that are not copied", &list(&deep, 98), one.clone(), true),
+        ("values that are kept", "{}", kept(&list(&deep, 98)), true),
+        ("containers", "{}", list(&container, 1_600), true),
+    ];
+    let before = resident_kib();
+    for (name, metadata, containers, is_accepted) in cases {
+        let volumes = json!([{"name": "t", "secret": {"secretName": "t"}}]);
+        let object = format!(
+            r#"{{"metadata":{metadata},"spec":{{"containers":{containers},"volumes":{volumes}}}}}"#
+        );
+        let body = format!(
+            r#"{{"apiVersion":"admission.k8s.io/v1","request":{{"uid":"u","operation":"CREATE",
+            "namespace":"shop","kind":{{"group":"","kind":"Pod"}},"object":{object}}}}}"#
+        );
+        let began = std::time::Instant::now();
+        let answer = review::answer(body.as_bytes(), &patch::Settings::default());
+        let is_injected = answer.as_ref().is_ok_and(|(_, verdict)| verdict.outcome.is_ok());
+        let growth = kib("VmHWM:").saturating_sub(before);
+        say(&format!("after a review of {name}: {growth} KiB in {:?}", began.elapsed()));
+        assert_eq!(is_injected, is_accepted, "{name}");
+        assert!(growth <= REVIEW_KIB_MAX, "after a review of {name}: {growth} KiB");
+    }
 }

@@ -5,7 +5,7 @@ use std::{
     net::Ipv4Addr,
     path::Path,
     process::{Child, Command, Stdio},
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::{Duration, Instant, SystemTime},
 };
 
@@ -36,6 +36,7 @@ struct Injector {
     address: String,
     health: String,
     admin: String,
+    log: Arc<Mutex<Vec<String>>>,
     _folder: tempfile::TempDir,
 }
 
@@ -68,14 +69,18 @@ impl Injector {
                 admin = word(rest);
             }
         }
-        // Nothing reads further. The pipe must not fill.
-        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+        let lines = Arc::<Mutex<Vec<String>>>::default();
+        let read = Arc::clone(&lines);
+        std::thread::spawn(move || {
+            log.lines().map_while(Result::ok).for_each(|line| read.lock().expect("it").push(line));
+        });
         let mut line = String::new();
         let out = process.stdout.take().expect("a pipe");
         BufReader::new(out).read_line(&mut line).expect("a line");
         let (_, address) = line.trim().split_once(" at https://").expect("an address");
         let address = address.to_owned();
-        let injector = Self { simulator, process, address, health, admin, _folder: folder };
+        let injector =
+            Self { simulator, process, address, health, admin, log: lines, _folder: folder };
         injector.until_ready().await;
         injector
     }
@@ -106,17 +111,41 @@ impl Injector {
 
     /// Returns the response to a request.
     async fn asked(&self, head: &str, body: &[u8]) -> String {
-        let mut stream = self.connect(Ipv4Addr::LOCALHOST).await;
-        let length = body.len();
-        let head = format!(
-            "{head} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
-        );
+        let length = format!("Content-Length: {}", body.len());
+        self.asked_from(Ipv4Addr::LOCALHOST, &format!("{head} HTTP/1.1\r\n{length}"), body).await
+    }
+
+    async fn asked_from(&self, from: Ipv4Addr, head: &str, body: &[u8]) -> String {
+        let mut stream = self.connect(from).await;
+        let head = format!("{head}\r\nHost: h\r\nConnection: close\r\n\r\n");
         stream.write_all(head.as_bytes()).await.expect("sent");
         // The response may come before the whole request was read.
         let _early = stream.write_all(body).await;
         let mut answer = Vec::new();
         let _without_farewell = stream.read_to_end(&mut answer).await;
         String::from_utf8(answer).expect("text")
+    }
+
+    /// Returns the number of log lines with that text, once there is one that ends with `last`.
+    async fn logged(&self, text: &str, last: &str) -> usize {
+        let deadline = Instant::now() + START_LIMIT;
+        loop {
+            let lines = self.log.lock().expect("it").clone();
+            if lines.iter().any(|line| line.ends_with(last)) {
+                return lines.iter().filter(|line| line.contains(text)).count();
+            }
+            assert!(Instant::now() < deadline, "no line ends with {last}: {lines:?}");
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Returns the peak of its resident memory.
+    #[cfg(target_os = "linux")]
+    fn peak_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()));
+        let status = status.expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line");
+        line.split_whitespace().next().and_then(|kib| kib.parse().ok()).expect("a number")
     }
 }
 
@@ -252,6 +281,44 @@ async fn a_review_is_answered_while_one_host_sends_bodies_that_never_end() {
     let answer = injector.asked("POST /inject", &question("shop", &pod())).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_lines_that_one_network_causes_are_bounded_and_counted() {
+    let injector = Injector::start(&[]).await;
+    for _ in 0..35 {
+        injector.asked("POST /inject", b"{}").await;
+        injector.asked("POST /inject", &question("kube-system", &pod())).await;
+    }
+    let head = "POST /inject HTTP/1.1\r\nContent-Length: 2";
+    injector.asked_from(Ipv4Addr::new(127, 0, 0, 2), head, b"{}").await;
+    assert_eq!(injector.logged("cannot answer an admission review", "left_out=10").await, 31);
+    assert_eq!(injector.logged("not injected", "left_out=10").await, 30);
+}
+
+/// A tiny piece of a body takes no more memory than its bytes.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_review_in_tiny_chunks_takes_little_memory() {
+    const CHUNKS: usize = 400_000;
+    const GROWTH_KIB_MAX: u64 = 8 << 10;
+    let injector = Injector::start(&[]).await;
+    let head = "POST /inject HTTP/1.1\r\nTransfer-Encoding: chunked";
+    let chunked = |body: &[u8], spaces: usize| {
+        let bytes = body.iter().copied().chain(std::iter::repeat_n(b' ', spaces));
+        let mut chunks: Vec<u8> =
+            bytes.flat_map(|byte| [b'1', b'\r', b'\n', byte, b'\r', b'\n']).collect();
+        chunks.extend(b"0\r\n\r\n");
+        chunks
+    };
+    let body = question("shop", &pod());
+    let answer = injector.asked_from(Ipv4Addr::LOCALHOST, head, &chunked(&body, 0)).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let before = injector.peak_kib();
+    // A slow machine may not read all of them in time.
+    injector.asked_from(Ipv4Addr::LOCALHOST, head, &chunked(&body, CHUNKS)).await;
+    let growth = injector.peak_kib() - before;
+    assert!(growth <= GROWTH_KIB_MAX, "{growth} KiB");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
