@@ -84,8 +84,9 @@ pub struct ProcessStatus {
     pub memory_limit_bytes: usize,
 }
 
-/// The limits on concurrent connections of one address, in all and per peer.
-const BOUNDS: Bounds = Bounds { all_max: 256, per_peer_max: 32 };
+/// The limits of one address, in all and per peer. A connection carries one request at a time.
+const BOUNDS: Bounds =
+    Bounds { all_max: 256, per_peer_max: 32, requests_max: 256, requests_per_peer_max: 32 };
 /// The timeout for a request's head, and for an idle connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum lifetime of a probe connection. It carries one request.
@@ -128,8 +129,8 @@ async fn connection(
     let service = service_fn(move |request: Request<Incoming>| {
         let answer = page::answer(&sources, audience, &request);
         let answer = match asked.begin() {
-            Some(busy) => answer.map(|body| body.holding(busy)),
-            None => answer,
+            Ok(busy) => answer.map(|body| body.holding(busy)),
+            Err(_) => answer,
         };
         async move { Ok::<_, Infallible>(answer) }
     });

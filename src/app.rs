@@ -350,7 +350,7 @@ async fn keep_gauges(
         metrics.run_upkeep();
         let unix_time = (began + began_at.elapsed()).duration_since(SystemTime::UNIX_EPOCH);
         let now = Instant::now();
-        let sums = shown::sums(metrics.totals(), outages, cache.counters(), &replicas, now);
+        let sums = shown::sums(&metrics.totals(), outages, cache.counters(), &replicas, now);
         timeline.add(unix_time.unwrap_or_default().as_secs(), sums);
     }
 }

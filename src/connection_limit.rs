@@ -1,9 +1,9 @@
-//! The limit on the connections of one listener, in all and per peer.
+//! The limits on the connections and requests of one listener, in all and per peer.
 //!
 //! No connection waits for a slot. Without a free one, the longest idle connection of the peer
 //! with the most connections is closed. A connection is idle while it has no request in flight, and
 //! during its TLS handshake. Invariant: a connection with a request in flight is never closed to
-//! make room.
+//! make room. A request beyond its limit does not begin.
 
 use std::{
     collections::HashMap,
@@ -22,13 +22,17 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone)]
 pub struct ConnectionLimit(Arc<Shared>);
 
-/// The maximum numbers of connections.
+/// The maximum numbers of connections and requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// The maximum of all connections.
     pub all_max: usize,
     /// The maximum for one IP address. Loopback is exempt, because all local clients share it.
     pub per_peer_max: usize,
+    /// The maximum of all requests in flight.
+    pub requests_max: usize,
+    /// The maximum of requests in flight for one IP address, unless it is loopback.
+    pub requests_per_peer_max: usize,
 }
 
 /// The slot of one connection. Clones share it, and dropping the last one frees it.
@@ -42,11 +46,22 @@ pub struct Busy(Option<Arc<Holder>>);
 #[derive(Debug, PartialEq, Eq)]
 pub struct Full;
 
+/// The reason why a request does not begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotBegun {
+    /// The connection was closed to make room.
+    Closed,
+    /// A maximum of requests is in flight.
+    Full,
+}
+
 struct Shared {
     bounds: Bounds,
     began: Instant,
     /// The time of the last refused connection, in milliseconds since the start, plus one.
     refused: AtomicU64,
+    /// The number of requests in flight.
+    requests: AtomicUsize,
     peers: Mutex<Peers>,
 }
 
@@ -54,7 +69,14 @@ struct Shared {
 struct Peers {
     next: u64,
     taken: usize,
-    by_address: HashMap<IpAddr, HashMap<u64, Arc<ConnectionState>>>,
+    by_address: HashMap<IpAddr, Peer>,
+}
+
+#[derive(Default)]
+struct Peer {
+    connections: HashMap<u64, Arc<ConnectionState>>,
+    /// The number of its requests in flight.
+    requests: Arc<AtomicUsize>,
 }
 
 struct Holder {
@@ -62,6 +84,8 @@ struct Holder {
     peer: IpAddr,
     number: u64,
     state: Arc<ConnectionState>,
+    /// The number of the peer's requests in flight.
+    requests: Arc<AtomicUsize>,
     /// `true` if another connection was closed for it.
     made_room: bool,
 }
@@ -86,15 +110,16 @@ const REFUSED_RECENTLY: Duration = Duration::from_secs(5);
 impl ConnectionLimit {
     /// Returns the limit with all slots free.
     pub fn new(bounds: Bounds) -> Self {
-        let (refused, peers) = (AtomicU64::new(0), Mutex::default());
-        Self(Arc::new(Shared { bounds, began: Instant::now(), refused, peers }))
+        let (refused, requests) = (AtomicU64::new(0), AtomicUsize::new(0));
+        let peers = Mutex::default();
+        Self(Arc::new(Shared { bounds, began: Instant::now(), refused, requests, peers }))
     }
 
     /// Takes a slot for a peer's connection. Closes an idle one if none is free.
     pub fn take(&self, peer: IpAddr) -> Result<ConnectionSlot, Full> {
         let peer = peer.to_canonical();
         let mut peers = self.0.lock();
-        let own = peers.by_address.get(&peer).map_or(0, HashMap::len);
+        let own = peers.by_address.get(&peer).map_or(0, |own| own.connections.len());
         let over_share = own >= self.0.bounds.per_peer_max && !peer.is_loopback();
         let made_room = over_share || peers.taken >= self.0.bounds.all_max;
         let closed = match (over_share, made_room) {
@@ -116,9 +141,10 @@ impl ConnectionLimit {
             idle_since: AtomicU64::new(self.0.now()),
             closed: CancellationToken::new(),
         });
-        peers.by_address.entry(peer).or_default().insert(number, Arc::clone(&state));
-        let shared = Arc::clone(&self.0);
-        Ok(ConnectionSlot(Arc::new(Holder { shared, peer, number, state, made_room })))
+        let own = peers.by_address.entry(peer).or_default();
+        own.connections.insert(number, Arc::clone(&state));
+        let (shared, requests) = (Arc::clone(&self.0), Arc::clone(&own.requests));
+        Ok(ConnectionSlot(Arc::new(Holder { shared, peer, number, state, requests, made_room })))
     }
 
     /// Closes the longest idle connection, because the process has run out of a resource.
@@ -141,11 +167,22 @@ impl ConnectionLimit {
 // === impl ConnectionSlot ===
 
 impl ConnectionSlot {
-    /// Marks a request as in flight. `None` if the connection was closed to make room.
-    pub fn begin(&self) -> Option<Busy> {
-        let below = |busy| (busy < CLOSED).then_some(busy + 1);
-        let begun = self.0.state.busy.fetch_update(Ordering::AcqRel, Ordering::Acquire, below);
-        begun.is_ok().then(|| Busy(Some(Arc::clone(&self.0))))
+    /// Marks a request as in flight, unless the connection was closed or a maximum is reached.
+    pub fn begin(&self) -> Result<Busy, NotBegun> {
+        let Holder { shared, peer, state, requests, .. } = &*self.0;
+        let Bounds { requests_max, requests_per_peer_max, .. } = shared.bounds;
+        let own_max = if peer.is_loopback() { requests_max } else { requests_per_peer_max };
+        if !count(&state.busy, CLOSED) {
+            return Err(NotBegun::Closed);
+        }
+        if count(requests, own_max) {
+            if count(&shared.requests, requests_max) {
+                return Ok(Busy(Some(Arc::clone(&self.0))));
+            }
+            requests.fetch_sub(1, Ordering::AcqRel);
+        }
+        state.busy.fetch_sub(1, Ordering::AcqRel);
+        Err(NotBegun::Full)
     }
 
     /// Reports whether another connection was closed for this one: a limit was reached.
@@ -172,15 +209,28 @@ impl ConnectionSlot {
 impl Busy {
     /// Keeps the connection busy until it ends, because it no longer carries requests.
     pub fn keep(mut self) {
-        self.0 = None;
+        if let Some(holder) = self.0.take() {
+            holder.uncount();
+        }
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
         let Some(holder) = &self.0 else { return };
+        holder.uncount();
         holder.state.idle_since.store(holder.shared.now(), Ordering::Release);
         holder.state.busy.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+// === impl Holder ===
+
+impl Holder {
+    /// Counts one request less of those in flight.
+    fn uncount(&self) {
+        self.requests.fetch_sub(1, Ordering::AcqRel);
+        self.shared.requests.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -203,7 +253,7 @@ impl Peers {
     /// idle one.
     fn close_idle(&mut self) -> bool {
         let mut peers: Vec<(usize, IpAddr)> =
-            self.by_address.iter().map(|(peer, own)| (own.len(), *peer)).collect();
+            self.by_address.iter().map(|(peer, own)| (own.connections.len(), *peer)).collect();
         peers.sort_unstable_by(|one, other| other.cmp(one));
         peers.into_iter().any(|(_, peer)| self.close_idle_of(peer))
     }
@@ -212,7 +262,8 @@ impl Peers {
     fn close_idle_of(&mut self, peer: IpAddr) -> bool {
         loop {
             let Some(own) = self.by_address.get(&peer) else { return false };
-            let idle = own.iter().filter(|(_, state)| state.busy.load(Ordering::Acquire) == 0);
+            let connections = own.connections.iter();
+            let idle = connections.filter(|(_, state)| state.busy.load(Ordering::Acquire) == 0);
             let longest = idle
                 .min_by_key(|(number, state)| (state.idle_since.load(Ordering::Acquire), **number));
             let Some((number, longest)) = longest.map(|(number, state)| (*number, state)) else {
@@ -229,10 +280,10 @@ impl Peers {
 
     fn free(&mut self, peer: IpAddr, number: u64) {
         let Some(own) = self.by_address.get_mut(&peer) else { return };
-        if own.remove(&number).is_some() {
+        if own.connections.remove(&number).is_some() {
             self.taken -= 1;
         }
-        if own.is_empty() {
+        if own.connections.is_empty() {
             self.by_address.remove(&peer);
         }
     }
@@ -244,9 +295,21 @@ impl Drop for Holder {
     }
 }
 
+/// Counts one more, below a maximum.
+fn count(counter: &AtomicUsize, max: usize) -> bool {
+    let below = |count| (count < max).then_some(count + 1);
+    counter.fetch_update(Ordering::AcqRel, Ordering::Acquire, below).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn limit(all_max: usize, per_peer_max: usize) -> ConnectionLimit {
+        let (requests_max, requests_per_peer_max) = (8, 2);
+        let bounds = Bounds { all_max, per_peer_max, requests_max, requests_per_peer_max };
+        ConnectionLimit::new(bounds)
+    }
 
     fn peer(number: u8) -> IpAddr {
         IpAddr::from([10, 0, 0, number])
@@ -258,7 +321,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_largest_peers_longest_idle_connection_makes_room() {
-        let slots = ConnectionLimit::new(Bounds { all_max: 4, per_peer_max: 3 });
+        let slots = limit(4, 3);
         let mut greedy = Vec::new();
         let modest = slots.take(peer(2)).unwrap();
         for _ in 0..3 {
@@ -270,14 +333,17 @@ mod tests {
         let closed: Vec<_> = greedy.iter().map(is_closed).collect();
         assert_eq!(closed, [false, true, false], "the first was in use a moment ago");
         assert!(!is_closed(&modest) && !is_closed(&newcomer) && slots.has_room());
-        assert!(greedy[1].begin().is_none(), "a closed connection serves no more requests");
+        assert!(
+            greedy[1].begin().err() == Some(NotBegun::Closed),
+            "a closed connection serves no more requests"
+        );
         drop(greedy);
         assert_eq!(slots.taken(), 2, "a slot is freed once");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_peer_over_its_limit_makes_room_itself_and_loopback_has_no_limit() {
-        let slots = ConnectionLimit::new(Bounds { all_max: 10, per_peer_max: 2 });
+        let slots = limit(10, 2);
         let other = slots.take(peer(2)).unwrap();
         let own: Vec<_> = (0..3).map(|_| slots.take(peer(1)).unwrap()).collect();
         assert_eq!(own.iter().map(is_closed).collect::<Vec<_>>(), [true, false, false]);
@@ -290,7 +356,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn busy_connections_are_never_closed_and_a_refusal_is_visible_for_a_while() {
-        let slots = ConnectionLimit::new(Bounds { all_max: 2, per_peer_max: 2 });
+        let slots = limit(2, 2);
         let taken = [slots.take(peer(1)).unwrap(), slots.take(peer(1)).unwrap()];
         let busy: Vec<_> = taken.iter().map(|slot| slot.begin().unwrap()).collect();
         assert_eq!(slots.take(peer(1)).err(), Some(Full));
@@ -301,5 +367,27 @@ mod tests {
         tokio::time::advance(Duration::from_secs(6)).await;
         assert!(slots.has_room());
         assert_eq!(taken[1].idle_for(), Duration::from_secs(6));
+    }
+
+    #[test]
+    fn requests_are_bounded_in_all_and_per_peer_and_loopback_takes_what_is_left() {
+        let slots = limit(8, 4);
+        let begun = |slot: &ConnectionSlot| -> Vec<Busy> {
+            std::iter::from_fn(|| slot.begin().ok()).collect()
+        };
+        let own = [slots.take(peer(1)).unwrap(), slots.take(peer(1)).unwrap()];
+        let mut first = begun(&own[0]);
+        assert_eq!((first.len(), begun(&own[1]).len()), (2, 0), "the peer has its part");
+        assert_eq!(own[1].begin().err(), Some(NotBegun::Full));
+        let (other, local) = (slots.take(peer(2)).unwrap(), IpAddr::from([127, 0, 0, 1]));
+        let (others, local) = (begun(&other), slots.take(local).unwrap());
+        let locals = begun(&local);
+        assert_eq!((others.len(), locals.len()), (2, 4));
+        assert!(slots.take(peer(3)).unwrap().begin().is_err(), "all are taken");
+        first.pop().unwrap().keep();
+        assert_eq!(begun(&own[1]).len(), 1, "a tunnel is no request");
+        drop((first, others, locals));
+        assert_eq!((begun(&own[0]).len(), begun(&other).len(), begun(&local).len()), (2, 2, 4));
+        assert_eq!(slots.0.requests.load(Ordering::Acquire), 0);
     }
 }

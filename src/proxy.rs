@@ -25,6 +25,7 @@ mod self_review;
 pub mod session;
 pub mod sessions;
 mod shadow;
+mod sharing;
 pub mod target;
 mod token_review;
 pub mod warnings;
@@ -42,7 +43,7 @@ use self::{
     aggregation::Aggregation,
     authorize::{Asker, Attributes, Authorize},
     caller_names::{CallerName, CallerNames},
-    coalesce::{Coalesce, CoalesceKey, Coalesced, SendTime},
+    coalesce::{Coalesce, SendTime},
     decide::{Forward, ForwardReason, LocalRead, LocalWatch, Plan, Reject, Rewriting},
     discovery::Discovery,
     forward::{Clients, Forwarder, Learners},
@@ -327,26 +328,6 @@ impl Proxy {
         Ok((self.watches.open(watch, allowed, context.session.clone(), terms)?, asked))
     }
 
-    async fn share(
-        &self,
-        context: &RequestContext,
-        info: &RequestInfo,
-        forward: Forward,
-        send_time: SendTime,
-        request: Request<Incoming>,
-        log: &mut RequestLog,
-    ) -> Result<Response<Body>, Error> {
-        let Forward { reason, rewriting } = forward;
-        let key = CoalesceKey::new(context.caller(), &request, &rewriting);
-        let (sender, learners) = (context.sender(), Learners::one(&context.session));
-        let send = || self.forwarder.forward(sender, info, &rewriting, request, learners);
-        match self.coalesce.run(key, send_time, send).await {
-            Ok(Coalesced::Sent(response)) => Ok(log.forwarded(reason, response)),
-            Ok(Coalesced::Shared(response)) => Ok(log.coalesced(reason, response)),
-            Err(error) => Err(Error::upstream(error, info)),
-        }
-    }
-
     async fn forward(
         &self,
         context: &RequestContext,
@@ -356,17 +337,16 @@ impl Proxy {
         log: &mut RequestLog,
     ) -> Result<Response<Body>, Error> {
         let Forward { reason, rewriting } = forward;
-        let (caller, session) = (context.caller(), &context.session);
+        let caller = context.caller();
         if token_review::is_one(caller, info, request.headers()) {
             let sent = token_review::send(&self.identify, &self.forwarder, request).await;
             return Ok(log.forwarded(reason, sent.map_err(|error| Error::upstream(error, info))?));
         }
         let write_observer = write_observer::of(info, log.asker(), &self.insight, &self.cache);
         let learners =
-            Learners { write_observer: write_observer.as_ref(), ..Learners::one(session) };
+            Learners { write_observer: write_observer.as_ref(), ..Learners::one(&context.session) };
         let _noticed = self.discovery.notice(info);
-        let sent =
-            self.forwarder.forward(context.sender(), info, &rewriting, request, learners).await;
+        let sent = self.send(context, info, &rewriting, request, learners).await;
         let response = sent.map_err(|error| Error::upstream(error, info))?;
         self.pacing.wrote(caller, info, &response);
         self.hint(reason, info);

@@ -157,7 +157,7 @@ pub(super) fn apiserver(state: &HealthState, now: Instant, time: SystemTime) -> 
 
 /// Returns the sums from which the timeline is computed.
 pub(super) fn sums(
-    totals: Totals,
+    totals: &Totals,
     outages: OutageSums,
     counters: &Counters,
     replicas: &[ReplicaStatus],
@@ -170,7 +170,7 @@ pub(super) fn sums(
         _ => false,
     };
     Sums {
-        totals,
+        totals: *totals,
         outages: Outages {
             failing: outages.failing.iter().sum(),
             recovered: outages.recovered,
@@ -214,7 +214,7 @@ mod tests {
         let lost = |replica: &ReplicaStatus, after: Duration| {
             let (totals, counters) = (Totals::default(), Counters::default());
             let outages = OutageSums::default();
-            sums(totals, outages, &counters, std::slice::from_ref(replica), since + after)
+            sums(&totals, outages, &counters, std::slice::from_ref(replica), since + after)
                 .links_lost
         };
         assert_eq!(lost(&replica, REOPENING), 0);

@@ -346,6 +346,8 @@ label! {
         Connections = "connections",
         /// Connections for probes, scrapes and operators.
         AdminConnections = "admin_connections",
+        /// Requests of clients in flight at once.
+        ClientRequests = "client_requests",
         /// Requests in flight to the apiserver.
         UpstreamRequests = "upstream_requests",
         /// Watches answered from memory.

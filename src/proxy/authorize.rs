@@ -38,7 +38,7 @@ use crate::{
     metrics::{Metrics, Review as Reviewed},
     proxy::identify::{BearerId, Caller},
     suspension::Suspension,
-    upstream::{Client, Lane},
+    upstream::{Client, Judgement, Lane},
 };
 
 /// A value that the apiserver allowed this caller to have.
@@ -208,6 +208,23 @@ impl Authorize {
         newer
     }
 
+    /// Reports whether the apiserver knows the caller: it is Listless's own user, or the bearer of a
+    /// token that was accepted before.
+    pub fn knows(&self, caller: Caller) -> bool {
+        match caller {
+            Caller::Own => true,
+            Caller::Bearer(id) => self.quotas.have_accepted(id),
+            Caller::Other(_) => false,
+        }
+    }
+
+    /// Learns from the apiserver's response to a request of this caller.
+    pub async fn learn(&self, caller: Caller, judgement: Judgement) {
+        if let Caller::Bearer(id) = caller {
+            self.quotas.learn(id, judgement).await;
+        }
+    }
+
     /// Publishes the number of remembered reviews as a metric.
     pub async fn report(&self) {
         // Without this call, the table counts its entries only at some later time.
@@ -289,15 +306,7 @@ impl Authorize {
         let at = Instant::now();
         let request = message::request(&review_key.attributes, credential).ok_or(NoReview)?;
         let (code, body) = self.exchange(client, request, review_key).await?;
-        let bearer = match review_key.caller {
-            Caller::Bearer(id) => Some(id),
-            _ => None,
-        };
-        match (bearer, code) {
-            (Some(id), StatusCode::UNAUTHORIZED) => self.quotas.refused(id).await,
-            (Some(id), code) if code.is_success() => self.quotas.accepted(id).await,
-            _ => {}
-        }
+        self.learn(review_key.caller, Judgement::of(code, &HeaderMap::new())).await;
         let allowed = match code {
             code if code.is_success() => message::is_allowed(&body).ok_or(NoReview)?,
             // An unknown token, or one without the right to ask. It is remembered, to ask only

@@ -2,9 +2,10 @@
 //!
 //! Invariant: a read joins only an upstream request that is sent after the read arrived
 //! (S-CONS-40). The shared response is then as fresh as the read's own would be. The key holds
-//! everything that the response depends on, the caller included. If a response is too large to
-//! share, or too many bytes are shared, each read sends its own request. A failure is shared like a response: reads of an
-//! unreachable apiserver do not fail one after the other.
+//! everything that the response depends on, the caller included, in a fixed number of bytes. A read
+//! sends its own request if the response is too large to share, if too many bytes are shared, or if
+//! too many reads wait. A failure is shared like a response: reads of an unreachable apiserver do
+//! not fail one after the other.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -17,13 +18,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, Request, Response, StatusCode, header, uri::PathAndQuery};
 use http_body_util::BodyExt;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch};
 
 use crate::{
     body::{Body, PIECE_OVERHEAD_BYTES},
     error::Chain,
+    hash::{Digest, digest},
     metrics::{Limit, Metrics},
     proxy::{decide::Rewriting, identify::Caller},
     upstream,
@@ -32,6 +34,8 @@ use crate::{
 /// The shared upstream requests in progress.
 pub struct Coalesce {
     keys: Arc<Mutex<HashMap<CoalesceKey, KeyState>>>,
+    /// The places of the reads that wait for the request of another one.
+    places: Semaphore,
     held: HeldBytes,
 }
 
@@ -48,14 +52,9 @@ struct HeldChunk {
     held: Arc<AtomicUsize>,
 }
 
-/// Everything that a shared response depends on.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct CoalesceKey {
-    caller: Caller,
-    target: String,
-    rewriting: Rewriting,
-    headers: Vec<(HeaderName, HeaderValue)>,
-}
+/// The digest of everything that a shared response depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CoalesceKey(Digest);
 
 /// The origin of a response.
 #[derive(Debug)]
@@ -109,9 +108,13 @@ struct Leader {
     permit: Option<OwnedSemaphorePermit>,
 }
 
-enum Role {
+enum Role<'a> {
+    /// Sends the request, also for those that join.
     Leader(Leader),
-    Waiter(watch::Receiver<Flight>),
+    /// Waits for the request of the leader, on a place.
+    Waiter(watch::Receiver<Flight>, SemaphorePermit<'a>),
+    /// Sends a request for itself: there is no place.
+    Alone,
 }
 
 /// The largest response that is shared.
@@ -119,6 +122,9 @@ const SHARED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// The limit of the bytes of all of them; one that exceeds it is not shared.
 const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The limit of the reads that wait for the request of another one.
+const WAITERS_MAX: usize = 4096;
 
 // === impl CoalesceKey ===
 
@@ -132,11 +138,11 @@ impl CoalesceKey {
             .filter(|(name, _)| {
                 matches!(caller, Caller::Other(_)) || **name != header::AUTHORIZATION
             })
-            .map(|(name, value)| (name.clone(), value.clone()))
+            .map(|(name, value)| (name.as_str(), value.as_bytes()))
             .collect();
-        headers.sort_by(|(a, _), (b, _)| a.as_str().cmp(b.as_str()));
-        let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
-        Self { caller, target: target.to_owned(), rewriting: rewriting.clone(), headers }
+        headers.sort_by_key(|(name, _)| *name);
+        let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
+        Self(digest(&(caller, target, rewriting, headers)))
     }
 }
 
@@ -145,25 +151,29 @@ impl CoalesceKey {
 impl Coalesce {
     /// Creates an empty set.
     pub fn new(metrics: Metrics) -> Self {
-        Self { keys: Arc::default(), held: HeldBytes { bytes: Arc::default(), metrics } }
+        let held = HeldBytes { bytes: Arc::default(), metrics };
+        Self { keys: Arc::default(), places: Semaphore::new(WAITERS_MAX), held }
     }
 
-    /// Returns the response to this read; calls `send` only if this read has to send the request.
+    /// Returns the response to this read; calls `send` only if this read has to send the request. A
+    /// read without a key shares nothing.
     pub async fn run<F>(
         &self,
-        key: CoalesceKey,
+        key: Option<CoalesceKey>,
         send_time: SendTime,
         send: impl FnOnce() -> F,
     ) -> Result<Coalesced, upstream::Error>
     where
         F: Future<Output = Result<Response<Body>, upstream::Error>>,
     {
+        let Some(key) = key else { return send().await.map(Coalesced::Sent) };
         loop {
-            match self.join(&key) {
+            match self.join(key) {
+                Role::Alone => return send().await.map(Coalesced::Sent),
                 Role::Leader(leader) => {
                     return leader.run(send_time, send()).await.map(Coalesced::Sent);
                 }
-                Role::Waiter(mut flight) => {
+                Role::Waiter(mut flight, _place) => {
                     let outcome = flight.wait_for(|flight| !matches!(flight, Flight::Open));
                     let outcome = outcome.await.map(|flight| flight.clone());
                     match outcome {
@@ -180,16 +190,20 @@ impl Coalesce {
         }
     }
 
-    fn join(&self, key: &CoalesceKey) -> Role {
+    fn join(&self, key: CoalesceKey) -> Role<'_> {
         let mut keys = lock(&self.keys);
-        let state = keys.entry(key.clone()).or_insert_with(KeyState::new);
+        let state = keys.entry(key).or_insert_with(KeyState::new);
         if let Some(flight) = &state.gathering {
-            return Role::Waiter(flight.clone());
+            let Ok(place) = self.places.try_acquire() else {
+                self.held.metrics.limit_reached(Limit::SharedResponses);
+                return Role::Alone;
+            };
+            return Role::Waiter(flight.clone(), place);
         }
         let (flight, gathering) = watch::channel(Flight::Open);
         state.gathering = Some(gathering);
         state.leaders += 1;
-        let (keys, held, key) = (self.keys.clone(), self.held.clone(), key.clone());
+        let (keys, held) = (self.keys.clone(), self.held.clone());
         Role::Leader(Leader { keys, held, key, flight, permit: None })
     }
 }
@@ -350,127 +364,4 @@ fn lock(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn key(target: &str) -> CoalesceKey {
-        let request = Request::get(target).body(()).expect("a request");
-        CoalesceKey::new(Caller::Own, &request, &Rewriting::Keep)
-    }
-
-    async fn text(outcome: Coalesced) -> (bool, String) {
-        let (shared, response) = match outcome {
-            Coalesced::Sent(response) => (false, response),
-            Coalesced::Shared(response) => (true, response),
-        };
-        let bytes = response.into_body().collect(1024).await.expect("a body");
-        (shared, String::from_utf8(bytes.to_vec()).expect("text"))
-    }
-
-    #[tokio::test]
-    async fn a_read_shares_only_a_request_sent_after_it_arrived() {
-        let coalesce = Arc::new(Coalesce::new(Metrics::new()));
-        let sent = Arc::new(AtomicUsize::new(0));
-        let (release, _) = watch::channel(0_usize);
-        let read = || {
-            let (coalesce, sent, mut released) =
-                (coalesce.clone(), sent.clone(), release.subscribe());
-            tokio::spawn(async move {
-                let send = || async move {
-                    let number = sent.fetch_add(1, Ordering::SeqCst) + 1;
-                    let _ = released.wait_for(|released| *released >= number).await;
-                    Ok(Response::new(Body::full(number.to_string())))
-                };
-                let flown = coalesce.run(key("/api/v1/pods"), SendTime::AtOnce, send);
-                text(flown.await.expect("an answer")).await
-            })
-        };
-        let first = read();
-        while sent.load(Ordering::SeqCst) < 1 {
-            tokio::task::yield_now().await;
-        }
-        // These reads arrive while the first request is in flight. They must not share it, but they
-        // share the next.
-        let (second, third) = (read(), read());
-        for _ in 0..20 {
-            tokio::task::yield_now().await;
-        }
-        assert_eq!(sent.load(Ordering::SeqCst), 1);
-        release.send_replace(9);
-        assert_eq!(first.await.expect("no panic"), (false, "1".to_owned()));
-        let mut rest = [second.await.expect("no panic"), third.await.expect("no panic")];
-        rest.sort();
-        assert_eq!(rest, [(false, "2".to_owned()), (true, "2".to_owned())]);
-        assert!(lock(&coalesce.keys).is_empty(), "nothing is left behind");
-    }
-
-    #[tokio::test]
-    async fn the_bytes_of_unread_shared_responses_are_bounded() {
-        const LENGTH: usize = 12 * 1024 * 1024;
-        let coalesce = Arc::new(Coalesce::new(Metrics::new()));
-        let pair = async |target: &str| {
-            let send = || async { Ok(Response::new(Body::full(vec![b'x'; LENGTH]))) };
-            let run = || coalesce.run(key(target), SendTime::Together, send);
-            let (one, other) = tokio::join!(run(), run());
-            (one.expect("an answer"), other.expect("an answer"))
-        };
-        let mut unread = Vec::new();
-        for number in 0..8 {
-            unread.push(pair(&format!("/{number}")).await);
-        }
-        let shared = unread.iter().filter(|(_, other)| matches!(other, Coalesced::Shared(_)));
-        assert_eq!(shared.count(), HELD_BYTES_MAX / LENGTH);
-        drop(unread);
-        assert_eq!(coalesce.held.bytes.load(Ordering::Relaxed), 0);
-        assert!(matches!(pair("/again").await.1, Coalesced::Shared(_)));
-    }
-
-    #[tokio::test]
-    async fn tiny_chunks_count_with_their_overhead() {
-        let chunk = || Ok::<_, crate::body::BoxError>(http_body::Frame::data(Bytes::from("x")));
-        let tiny = futures_util::stream::iter((0..200_000).map(move |_| chunk()));
-        let body = Body::wrap(http_body_util::StreamBody::new(tiny));
-        let held = Coalesce::new(Metrics::new()).held;
-        let (_, flight) = buffer(Response::new(body), &held).await;
-        assert!(matches!(flight, Flight::TooLarge));
-    }
-
-    #[tokio::test]
-    async fn reads_released_together_share_one_request() {
-        let coalesce = Arc::new(Coalesce::new(Metrics::new()));
-        let sent = Arc::new(AtomicUsize::new(0));
-        let reads: Vec<_> = (0..9)
-            .map(|_| {
-                let (coalesce, sent) = (coalesce.clone(), sent.clone());
-                tokio::spawn(async move {
-                    let send = || async move {
-                        sent.fetch_add(1, Ordering::SeqCst);
-                        Ok(Response::new(Body::full("x")))
-                    };
-                    let key = key("/api/v1/pods");
-                    let flown = coalesce.run(key, SendTime::Together, send);
-                    text(flown.await.expect("an answer")).await.0
-                })
-            })
-            .collect();
-        let mut shared = 0;
-        for read in reads {
-            shared += usize::from(read.await.expect("no panic"));
-        }
-        assert_eq!((sent.load(Ordering::SeqCst), shared), (1, 8));
-    }
-
-    #[test]
-    fn keys_differ_by_caller_target_and_headers_but_not_by_credential() {
-        let plain = Request::get("/x").body(()).expect("a request");
-        let table = Request::get("/x").header("accept", "table").body(()).expect("a request");
-        let token =
-            Request::get("/x").header("authorization", "Bearer t").body(()).expect("a request");
-        let own = |request| CoalesceKey::new(Caller::Own, request, &Rewriting::Keep);
-        assert_ne!(own(&plain), own(&table));
-        assert_eq!(own(&plain), own(&token));
-        assert_ne!(own(&plain), key("/y"));
-        let other_caller = Caller::Other(crate::proxy::identify::Unauthenticated::NoCredential);
-        assert_ne!(own(&plain), CoalesceKey::new(other_caller, &plain, &Rewriting::Keep));
-    }
-}
+mod tests;

@@ -1,8 +1,8 @@
 //! The listener: sockets, TLS, HTTP/1.1 and HTTP/2, limits, and a graceful drain.
 //!
 //! Invariants: a request with ambiguous framing is answered with 400 and its connection is closed,
-//! before any other code sees it. The number of connections is limited. A drain ends within its
-//! deadline. This module does not interpret requests.
+//! before any other code sees it. The numbers of connections and requests are limited. A drain ends
+//! within its deadline. This module does not interpret requests.
 
 mod connect;
 pub(super) mod edge;
@@ -56,6 +56,10 @@ pub struct Limits {
     pub connections_per_peer_max: usize,
     /// Concurrent requests on one HTTP/2 connection.
     pub streams_max: u32,
+    /// Concurrent requests on all connections, watches included.
+    pub requests_max: usize,
+    /// Concurrent requests of one IP address, unless it is loopback.
+    pub requests_per_peer_max: usize,
     /// The timeout of a TLS handshake.
     pub handshake_timeout: Duration,
     /// The timeout of a request's head, from its first byte.
@@ -148,6 +152,8 @@ impl Default for Limits {
             connections_max: 4096,
             connections_per_peer_max: 1024,
             streams_max: 250,
+            requests_max: 16_384,
+            requests_per_peer_max: 4096,
             handshake_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(180),
@@ -157,10 +163,14 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the pool of connection slots.
+    /// Returns the pool of connection slots, which also counts requests.
     pub fn connection_limit(&self) -> ConnectionLimit {
-        let (all_max, per_peer_max) = (self.connections_max, self.connections_per_peer_max);
-        ConnectionLimit::new(Bounds { all_max, per_peer_max })
+        ConnectionLimit::new(Bounds {
+            all_max: self.connections_max,
+            per_peer_max: self.connections_per_peer_max,
+            requests_max: self.requests_max,
+            requests_per_peer_max: self.requests_per_peer_max,
+        })
     }
 }
 

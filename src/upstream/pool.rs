@@ -21,6 +21,7 @@ use http::{
     uri::{self, PathAndQuery},
 };
 
+pub use self::trust::Judgement;
 use self::{
     http2::RequestFailure,
     lane::{Growth, Lane, Lease},

@@ -15,5 +15,7 @@ label! {
         Plain = "without_tls",
         /// The connection had just been closed to make room for another.
         Closed = "connection_closed",
+        /// The limit of concurrent requests was reached.
+        TooMany = "too_many_requests",
     }
 }

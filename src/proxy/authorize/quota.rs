@@ -14,6 +14,7 @@ use crate::{
     limit::{Ceiling, Rate},
     metrics::{Limit, Metrics},
     proxy::identify::BearerId,
+    upstream::Judgement,
 };
 
 /// The limits of all callers.
@@ -57,18 +58,23 @@ impl Quotas {
 
     /// Returns the limits of a bearer, or of Listless's own user.
     pub(super) fn of(&self, bearer: Option<BearerId>) -> &Quota {
-        let is_stranger = bearer.is_some_and(|id| !self.accepted.contains_key(&id));
+        let is_stranger = bearer.is_some_and(|id| !self.have_accepted(id));
         if is_stranger { &self.strangers } else { &self.whole }
     }
 
-    /// Notes that the apiserver accepted a bearer's token.
-    pub(super) async fn accepted(&self, bearer: BearerId) {
-        self.accepted.insert(bearer, ()).await;
+    /// Reports whether the apiserver has accepted a bearer's token.
+    pub(super) fn have_accepted(&self, bearer: BearerId) -> bool {
+        self.accepted.contains_key(&bearer)
     }
 
-    /// Notes that it refused the token.
-    pub(super) async fn refused(&self, bearer: BearerId) {
-        self.accepted.invalidate(&bearer).await;
+    /// Learns from the response to a request with a bearer's token.
+    pub(super) async fn learn(&self, bearer: BearerId, judgement: Judgement) {
+        let accepted = self.accepted.get(&bearer).await.is_some();
+        match (judgement, accepted) {
+            (Judgement::Accepted, false) => self.accepted.insert(bearer, ()).await,
+            (Judgement::Refused, true) => self.accepted.invalidate(&bearer).await,
+            _ => {}
+        }
     }
 }
 

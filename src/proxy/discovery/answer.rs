@@ -18,7 +18,7 @@ use crate::{
     metrics::DocumentResult,
     proxy::{
         Proxy,
-        coalesce::{CoalesceKey, Coalesced, SendTime},
+        coalesce::{Coalesced, SendTime},
         decide::{self, DocumentPlan, DocumentSource, ForwardReason, Keeping, Plan, Rewriting},
         forward::Learners,
         identify::Caller,
@@ -97,7 +97,7 @@ impl Proxy {
             }
             DocumentSource::Ask(known) => known,
         };
-        let key = CoalesceKey::new(context.caller(), &request, &Rewriting::Keep);
+        let key = self.coalesce_key(context, &request, &Rewriting::Keep);
         let mut result = DocumentResult::NotKept;
         let send = || async {
             let known = Known { document: known.as_ref(), offered: Offer::Tag };
@@ -131,9 +131,8 @@ impl Proxy {
         if let Some(tag) = offered.and_then(|document| document.tag()) {
             request.headers_mut().insert(header::IF_NONE_MATCH, tag.clone());
         }
-        let (forwarder, learners) = (&self.forwarder, Learners::one(&context.session));
-        let sent =
-            forwarder.forward(context.sender(), info, &Rewriting::Keep, request, learners).await?;
+        let learners = Learners::one(&context.session);
+        let sent = self.send(context, info, &Rewriting::Keep, request, learners).await?;
         let discovery = &self.discovery;
         match (sent.status(), known) {
             (StatusCode::NOT_MODIFIED, Some(document)) if is_for_one_caller(sent.headers()) => {

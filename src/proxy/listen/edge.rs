@@ -2,7 +2,7 @@
 
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri,
-    header::{CONNECTION, CONTENT_TYPE, UPGRADE},
+    header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER, UPGRADE},
 };
 use hyper::body::Incoming;
 
@@ -12,8 +12,14 @@ use super::{
     guard::Verdict,
 };
 use crate::{
-    body::Body, connection_limit::Busy, metrics::EdgeRefusal, proxy::request_log::CACHE_STATUS,
+    body::Body,
+    connection_limit::{Busy, NotBegun},
+    metrics::EdgeRefusal,
+    proxy::request_log::CACHE_STATUS,
 };
+
+/// The delay after which a client may send a request again that was one too many.
+const RETRY_AFTER_SECONDS: u64 = 1;
 
 /// Responds to a request of an HTTP/1 connection, whose framing may be wrong.
 pub(super) async fn answer_http1<S: Serve>(
@@ -46,15 +52,14 @@ pub(super) async fn answer_http1<S: Serve>(
     response
 }
 
-/// Responds to a request unless the connection has just been closed to make room for another.
+/// Responds to a request, if it may begin.
 pub(super) async fn while_busy(
-    busy: Option<Busy>,
+    begun: Result<Busy, NotBegun>,
     answer: impl Future<Output = Response<Body>>,
 ) -> Response<Body> {
-    let Some(busy) = busy else {
-        let message = "the connection was idle and was closed";
-        let code = StatusCode::SERVICE_UNAVAILABLE;
-        return refusal(EdgeRefusal::Closed, code, "ServiceUnavailable", message);
+    let busy = match begun {
+        Ok(busy) => busy,
+        Err(not_begun) => return refusal_of(not_begun),
     };
     let response = answer.await;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -123,6 +128,23 @@ fn nominates_credential(headers: &HeaderMap) -> bool {
 
 pub(super) fn close(response: &mut Response<Body>) {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+}
+
+fn refusal_of(not_begun: NotBegun) -> Response<Body> {
+    match not_begun {
+        NotBegun::Closed => {
+            let message = "the connection was idle and was closed";
+            let code = StatusCode::SERVICE_UNAVAILABLE;
+            refusal(EdgeRefusal::Closed, code, "ServiceUnavailable", message)
+        }
+        NotBegun::Full => {
+            let message = "listless has reached its limit of concurrent requests; retry later";
+            let (why, code) = (EdgeRefusal::TooMany, StatusCode::TOO_MANY_REQUESTS);
+            let mut response = refusal(why, code, "TooManyRequests", message);
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
+            response
+        }
+    }
 }
 
 /// Returns the refusal of a request that the client should not have sent.

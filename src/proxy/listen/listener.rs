@@ -30,7 +30,7 @@ use super::{
 use crate::{
     body::Body,
     connection_limit::ConnectionSlot,
-    metrics::{self, EdgeRefusal, Metrics, Outcome},
+    metrics::{self, EdgeRefusal, Limit, Metrics, Outcome},
     tls,
     upstream::dial::tune,
 };
@@ -60,11 +60,13 @@ struct Seat<'a> {
     counted: bool,
 }
 
-/// The received bytes on one HTTP/2 connection that may wait for their readers.
-const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
+/// The received bytes on one HTTP/2 connection that may wait for their readers. Bodies of requests
+/// wait for a place upstream, also those of callers that the apiserver does not know.
+pub(super) const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 
-/// The same for one stream.
-const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
+/// The same for one stream, as at the apiserver. With 64 KiB, an upload of a client that delays
+/// small packets (Nagle's algorithm) would stop for 40 ms in every window.
+pub(super) const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 
 /// The time that a client has to receive the end of its idle HTTP/2 connection.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -253,6 +255,7 @@ impl<S: Serve> Listener<S> {
             .max_concurrent_streams(self.limits.streams_max)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            // A header counts 32 bytes more than its text, which also bounds the number of headers.
             .max_header_list_size(u32::try_from(self.limits.head_bytes_max).unwrap_or(u32::MAX))
             .keep_alive_interval(Duration::from_secs(30))
             .keep_alive_timeout(Duration::from_secs(20));
@@ -288,6 +291,9 @@ impl<S: Serve> Listener<S> {
 fn recorded(metrics: &Metrics, response: Response<Body>) -> Response<Body> {
     if let Some(refusal) = response.extensions().get::<EdgeRefusal>() {
         metrics.edge_refused(*refusal);
+        if *refusal == EdgeRefusal::TooMany {
+            metrics.limit_reached(Limit::ClientRequests);
+        }
         debug!(reason = refusal.as_str(), "refused a request");
     }
     response

@@ -18,6 +18,7 @@ use crate::{
     tls::{Authority, Leaf, Names},
 };
 
+mod bounds;
 mod idle;
 
 /// Echoes the request after reading its body; records every path.

@@ -35,6 +35,17 @@ pub(super) struct Credential(Option<u64>);
 /// Every apiserver sets it in each response; whatever stands before one does not.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
+/// The apiserver's judgement of a bearer token, as the status of a response shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// It knows the token.
+    Accepted,
+    /// It does not know the token.
+    Refused,
+    /// The status shows neither.
+    Unknown,
+}
+
 /// The limit of credentials in a generation.
 const GENERATION_MAX: usize = 8192;
 
@@ -60,23 +71,36 @@ impl Trust {
     /// Learns from the response to a request.
     pub(super) fn learn<B>(&self, credential: Credential, response: &Response<B>) {
         let Some(key) = credential.0 else { return };
-        match response.status() {
-            StatusCode::UNAUTHORIZED => self.lock().remove(key),
-            StatusCode::SWITCHING_PROTOCOLS => self.lock().insert(key),
-            // The apiserver gives these after its check of the credential. A load balancer also has
-            // them, for requests that it does not pass on.
-            StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::CONFLICT
-                if response.headers().contains_key(AUDIT_ID) =>
-            {
-                self.lock().insert(key);
-            }
-            status if status.is_success() => self.lock().insert(key),
-            _ => {}
+        match Judgement::of(response.status(), response.headers()) {
+            Judgement::Refused => self.lock().remove(key),
+            Judgement::Accepted => self.lock().insert(key),
+            Judgement::Unknown => {}
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Accepted> {
         self.accepted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Judgement ===
+
+impl Judgement {
+    /// Returns the judgement that the response to a request with one bearer token shows.
+    pub fn of(status: StatusCode, headers: &HeaderMap) -> Self {
+        match status {
+            StatusCode::UNAUTHORIZED => Self::Refused,
+            StatusCode::SWITCHING_PROTOCOLS => Self::Accepted,
+            // The apiserver gives these after its check of the credential. A load balancer also has
+            // them, for requests that it does not pass on.
+            StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::CONFLICT
+                if headers.contains_key(AUDIT_ID) =>
+            {
+                Self::Accepted
+            }
+            status if status.is_success() => Self::Accepted,
+            _ => Self::Unknown,
+        }
     }
 }
 

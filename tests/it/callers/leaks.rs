@@ -70,8 +70,34 @@ fn slow() -> crate::harness::TestProxy {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_token_shares_no_request_before_it_is_accepted() {
+    let proxy = slow();
+    let requests = async |token: &'static str| {
+        proxy.upstream.forget();
+        let reads = (0..5).map(|_| {
+            let client = proxy.bearer(token);
+            tokio::spawn(async move { client.get(IN_A).await.status })
+        });
+        let statuses = futures_util::future::join_all(reads).await;
+        let statuses: Vec<_> = statuses.into_iter().map(|read| read.expect("no panic")).collect();
+        (statuses[0], proxy.upstream.count(Verb::List, "pods"))
+    };
+    for _ in 0..2 {
+        assert_eq!(requests("unknown").await, (401, 5));
+    }
+    assert_eq!(requests(ANN).await, (200, 5), "it is new");
+    assert_eq!(requests(ANN).await, (200, 2), "it was accepted");
+    assert_eq!(requests(EVE).await, (403, 5), "it is new");
+    assert_eq!(requests(EVE).await, (403, 2), "it was accepted, without rights");
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_reads_with_the_same_token_share_a_request() {
     let proxy = slow();
+    for token in [ANN, BOB, EVE] {
+        proxy.bearer(token).get(IN_A).await;
+    }
+    proxy.upstream.forget();
     let reads = (0..30).map(|number| {
         let token = [ANN, BOB, EVE][number % 3];
         let client = proxy.bearer(token);
