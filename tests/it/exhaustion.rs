@@ -21,7 +21,7 @@ const REQUESTS: usize = 1_000;
 const GROWTH_KIB_MAX: u64 = 16 << 10;
 
 /// The limit on the resident memory that webhook reviews, one after the other, add.
-const REVIEW_KIB_MAX: u64 = 48 << 10;
+const REVIEW_KIB_MAX: u64 = 32 << 10;
 
 /// The size limit of a selector that is still parsed.
 const SELECTOR_BYTES_READ: usize = 4096;
