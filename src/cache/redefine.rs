@@ -14,19 +14,16 @@ impl Cache {
 
     /// Notes that another server now serves a version of a group. Its replicas list again.
     pub fn redirect(&self, group: &str, version: &str) {
-        for member in self.0.set().members() {
-            let resource = &member.replica.query().resource;
-            if *resource.group == *group && *resource.version == *version {
-                member.replica.redefine();
-            }
-        }
+        self.0.redefine_if(|Query { resource, .. }| {
+            *resource.group == *group && *resource.version == *version
+        });
     }
 
     /// Notes that the apiserver may return any object with other bytes at the same version. Every
     /// replica lists again.
     pub fn redefine_all(&self) {
         self.0.outstanding.forget();
-        self.0.set().members().for_each(|member| member.replica.redefine());
+        self.0.redefine_if(|_| true);
     }
 
     /// Reports whether there is no replica.
@@ -45,10 +42,12 @@ impl Cache {
 
 impl Inner {
     pub(super) fn redefine(&self, resource: &GroupResource) {
-        for member in self.set().members() {
-            if member.replica.query().resource.group_resource() == *resource {
-                member.replica.redefine();
-            }
-        }
+        self.redefine_if(|query| query.resource.group_resource() == *resource);
+    }
+
+    fn redefine_if(&self, concerns: impl Fn(&Query) -> bool) {
+        let set = self.set();
+        let concerned = set.members().filter(|member| concerns(member.replica.query()));
+        concerned.for_each(|member| member.replica.redefine());
     }
 }

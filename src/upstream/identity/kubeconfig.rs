@@ -33,20 +33,17 @@ pub(super) fn read(path: Option<&Path>, files: &str) -> Result<Kubeconfig, Error
     }
     match (merged, missing) {
         (Some(merged), _) => Ok(merged),
-        (None, Some((file, source))) => Err(match (path, named()) {
-            (Some(_), _) => missing_file(&file, "; correct --kubeconfig", source),
-            (None, Some(_)) => missing_file(&file, "; correct KUBECONFIG", source),
-            (None, None) => {
-                let advice = "; pass --kubeconfig or set KUBECONFIG";
-                Error::NoKubeconfig { file: files.to_owned(), advice, source }
-            }
-        }),
+        (None, Some((file, source))) => {
+            let file = file.display().to_string();
+            let (file, advice) = match (path, named()) {
+                (Some(_), _) => (file, "; correct --kubeconfig"),
+                (None, Some(_)) => (file, "; correct KUBECONFIG"),
+                (None, None) => (files.to_owned(), "; pass --kubeconfig or set KUBECONFIG"),
+            };
+            Err(Error::NoKubeconfig { file, advice, source })
+        }
         (None, None) => Kubeconfig::read().map_err(|error| unreadable(files, error)),
     }
-}
-
-fn missing_file(file: &Path, advice: &'static str, source: std::io::Error) -> Error {
-    Error::NoKubeconfig { file: file.display().to_string(), advice, source }
 }
 
 pub(super) fn unreadable(files: &str, error: KubeconfigError) -> Error {

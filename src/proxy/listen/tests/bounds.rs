@@ -82,6 +82,7 @@ async fn bodies_that_are_not_read_fill_no_more_than_the_windows() {
         while taken.load(Ordering::Relaxed) < bytes {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+        // Real sockets: without a bound, more arrives within this time.
         tokio::time::sleep(Duration::from_millis(200)).await;
         // The client takes one piece of each body before it has to wait.
         let sent = taken.load(Ordering::Relaxed);
