@@ -204,10 +204,11 @@ impl Learner {
     /// Returns the facts after the last chunk.
     pub fn finish(self) -> Learned {
         let facts = match self.0 {
-            Decoder::Plain(scanner) => scanner.finish(),
-            Decoder::Gzip(decoder) => match decoder.finish() {
-                Ok(scanner) => scanner.finish(),
-                Err(_) => Err(Unlearned::Truncated),
+            Decoder::Plain(mut scanner) => scanner.finish(),
+            // The client has the whole list before the checksum, which may come in a chunk of its own.
+            Decoder::Gzip(mut decoder) => match decoder.get_ref().is_complete() {
+                false if decoder.try_finish().is_err() => Err(Unlearned::Truncated),
+                _ => decoder.get_mut().finish(),
             },
             Decoder::Useless(reason) => Err(reason),
         };
@@ -281,7 +282,7 @@ impl Scanner {
         }
     }
 
-    fn finish(self) -> Result<Facts, Unlearned> {
+    fn finish(&mut self) -> Result<Facts, Unlearned> {
         match self {
             Self::Json(scanner) => scanner.finish(),
             Self::Protobuf(scanner) => scanner.finish(),

@@ -6,6 +6,8 @@
 
 pub mod wire;
 
+use std::mem;
+
 use super::learn::{Facts, Slot, TEXT_BYTES_MAX, Unlearned};
 
 /// The media type of the envelope.
@@ -138,10 +140,10 @@ impl Scanner {
     }
 
     /// Returns the facts, if the whole envelope was parsed.
-    pub(super) fn finish(self) -> Result<Facts, Unlearned> {
+    pub(super) fn finish(&mut self) -> Result<Facts, Unlearned> {
         match self.state {
             ParserState::Failed(reason) => Err(reason),
-            _ if self.is_complete() => Ok(self.facts),
+            _ if self.is_complete() => Ok(mem::take(&mut self.facts)),
             _ => Err(Unlearned::Truncated),
         }
     }
@@ -296,7 +298,7 @@ impl Scanner {
     }
 
     fn text_read(&mut self, slot: Slot) -> Result<(), Unlearned> {
-        let text = String::from_utf8(std::mem::take(&mut self.text));
+        let text = String::from_utf8(mem::take(&mut self.text));
         self.facts.set(slot, text.map_err(|_| Unlearned::Malformed)?)?;
         self.next_field()
     }
@@ -342,7 +344,7 @@ impl Varint {
         if byte & 0x80 != 0 {
             return Ok(None);
         }
-        Ok(Some(std::mem::take(self).value))
+        Ok(Some(mem::take(self).value))
     }
 }
 

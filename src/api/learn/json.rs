@@ -3,6 +3,8 @@
 //! It follows keys only into the few objects with facts, and skips every other value by counting
 //! brackets outside strings. It checks the structure only where it follows it.
 
+use std::mem;
+
 use memchr::memchr2;
 
 use super::{Facts, Slot, TEXT_BYTES_MAX, Unlearned};
@@ -113,9 +115,9 @@ impl Scanner {
     }
 
     /// Returns the facts, if the whole object was parsed.
-    pub(super) fn finish(self) -> Result<Facts, Unlearned> {
+    pub(super) fn finish(&mut self) -> Result<Facts, Unlearned> {
         match self.state {
-            ParserState::Done => Ok(self.facts),
+            ParserState::Done => Ok(mem::take(&mut self.facts)),
             ParserState::Failed(reason) => Err(reason),
             _ => Err(Unlearned::Truncated),
         }

@@ -240,7 +240,10 @@ fn compressed_responses_are_parsed() {
     for piece in 1..bytes.len() + 1 {
         assert!(matches!(learn(&bytes, piece), Learned::Object(_)), "{piece}");
     }
-    for length in 0..bytes.len() {
+    // The client has the whole object before the checksum, which may come in a chunk of its own.
+    let checksum = bytes.len() - 8;
+    assert!(matches!(learn(&bytes[..checksum], 9), Learned::Object(_)));
+    for length in 0..checksum - 8 {
         assert!(matches!(learn(&bytes[..length], 9), Learned::Nothing(_)), "{length}");
     }
     assert_eq!(learn(b"not gzip at all", 4), nothing(Unlearned::Malformed));

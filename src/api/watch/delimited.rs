@@ -100,7 +100,7 @@ impl Delimited {
 
 impl Object {
     /// Returns the fact that the complete event shows.
-    fn conclude(self) -> Result<Option<Shown>, Opaque> {
+    fn conclude(mut self) -> Result<Option<Shown>, Opaque> {
         let facts = self.scanner.finish().map_err(|why| match why {
             Unlearned::TooLarge => Opaque::TooLarge,
             _ => Opaque::Form,
