@@ -1,9 +1,7 @@
-//! Faults that only real servers have: another state of the storage, and more requests than they take.
+//! Faults of real servers, clients and machines, each provoked on purpose. This file: more requests than the
+//! apiserver takes.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -14,11 +12,21 @@ use serde_json::{Value, json};
 
 use crate::clusters::{Machine, available};
 use crate::rig::client::{Client, Protocol, Request};
-use crate::rig::control_plane::{Component, ControlPlane, User, Version};
+use crate::rig::control_plane::{ControlPlane, User, Version};
 use crate::rig::proxy_process::ProxyProcess;
 
+mod aggregated;
 mod clock;
+mod descriptors;
+mod drain;
+mod flood;
+mod large;
+mod malformed;
+mod many;
 mod quota;
+mod restored;
+mod served_versions;
+mod state_directory;
 
 const COLLECTION: &str = "/api/v1/namespaces/default/configmaps";
 const CONFIGURATION: &str = "\
@@ -29,79 +37,17 @@ cache:
   - resources: [\"configmaps\"]
     start: eager
 ";
-/// The objects written before the backup, after it, and in both steps after the restore. Only the
-/// last pass the versions that were lost: a watch from one of these is accepted from then on.
-const KEPT: usize = 5;
-const LOST: usize = 300;
+/// The numbers of objects in a collection.
 const FEW: usize = 10;
 const MANY: usize = 400;
-/// The time between these steps. A backup is hours old, so that it takes longer in reality.
-const PAUSE: Duration = Duration::from_secs(10);
 /// The time in which memory must be right again, and clients must know that their copy is not.
 const RECOVERY: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(250);
 /// The overload: its pollers and its duration.
-const LOAD: usize = 12;
-const OVERLOAD: Duration = Duration::from_secs(20);
+const LOAD: usize = 6;
+const OVERLOAD: Duration = Duration::from_secs(40);
 /// The pause of a poller between an answer and its next question.
 const PAUSE_OF_POLLER: Duration = Duration::from_millis(5);
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_restored_without_new_revisions_is_noticed_on_1_36() {
-    restored(Version::V1_36).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_restored_without_new_revisions_is_noticed_on_1_30() {
-    restored(Version::V1_30).await;
-}
-
-async fn restored(version: Version) {
-    if !available(version) {
-        return;
-    }
-    let _machine = Machine::beside().await;
-    let plane = ControlPlane::start(version).await.expect("a control plane");
-    let straight = plane.client(User::Admin, Protocol::Http1).expect("a client");
-    write(&straight, "kept", KEPT).await.expect("writes");
-    back_up(&plane).await.expect("a backup");
-
-    let kubeconfig = plane.kubeconfig(User::Admin).expect("a kubeconfig");
-    let proxy = ProxyProcess::start(&kubeconfig, Some(CONFIGURATION)).await.expect("a proxy");
-    let through = proxy.client(Protocol::Http2);
-    write(&straight, "lost", LOST).await.expect("writes");
-    let (shown, version_shown) = from_memory(&through, LOST + KEPT).await.expect("a list");
-    assert!(shown.contains("lost-0"), "{shown:?}");
-    let target =
-        format!("{COLLECTION}?watch=true&timeoutSeconds=90&resourceVersion={version_shown}");
-    let watch = through.open(Request::get(&target)).await.expect("a watch");
-    let told = tokio::spawn(last_event(watch.into_body()));
-
-    restore(&plane).await.expect("a restored etcd");
-    let begun = Instant::now();
-    write(&straight, "few", FEW).await.expect("writes");
-    tokio::time::sleep(PAUSE).await;
-    write(&straight, "many", MANY).await.expect("writes");
-    let expected = names(&straight.get(COLLECTION).await.expect("a list").json().expect("JSON"));
-    let (mut wrong, mut right_since) = (0, None);
-    while begun.elapsed() < RECOVERY {
-        tokio::time::sleep(POLL).await;
-        let answer = through.get(COLLECTION).await.expect("an answer");
-        let right = names(&answer.json().expect("JSON")) == expected;
-        wrong += usize::from(!right);
-        right_since = right_since
-            .filter(|_| right)
-            .or_else(|| (right && answer.is_hit()).then(|| begun.elapsed()));
-    }
-    let told = told.await.expect("no panic");
-    eprintln!(
-        "proof: etcd restored from a backup on {}: memory is right after {right_since:.1?}, \
-         {wrong} wrong answers; the open watch was told {told:?}",
-        version.name()
-    );
-    assert!(right_since.is_some() && wrong == 0, "{wrong} wrong answers\n{}", proxy.log());
-    assert_eq!(told.as_deref(), Some("ERROR 410"), "{}", proxy.log());
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_overloaded_apiserver_is_spared_and_memory_answers_on_1_36() {
@@ -207,35 +153,6 @@ async fn write(client: &Client, prefix: &str, count: usize) -> Result<()> {
         let object = json!({"metadata": {"name": format!("{prefix}-{number}")}});
         client.send(Request::new(Method::POST, COLLECTION).json(&object)).await?.successful()?;
     }
-    Ok(())
-}
-
-/// Copies etcd's data, which is what a snapshot holds.
-async fn back_up(plane: &ControlPlane) -> Result<()> {
-    plane.stop(Component::Apiserver)?;
-    plane.stop(Component::Etcd)?;
-    copy(&plane.folder().join("etcd"), &plane.folder().join("backup"))?;
-    start(plane).await
-}
-
-/// Kills both processes and starts them on the copy.
-async fn restore(plane: &ControlPlane) -> Result<()> {
-    plane.kill(Component::Apiserver)?;
-    plane.kill(Component::Etcd)?;
-    fs::remove_dir_all(plane.folder().join("etcd"))?;
-    copy(&plane.folder().join("backup"), &plane.folder().join("etcd"))?;
-    start(plane).await
-}
-
-async fn start(plane: &ControlPlane) -> Result<()> {
-    plane.start_again(Component::Etcd)?;
-    plane.start_again(Component::Apiserver)?;
-    plane.ready().await
-}
-
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    let status = Command::new("cp").arg("-r").args([from, to]).status()?;
-    ensure!(status.success(), "cp failed");
     Ok(())
 }
 

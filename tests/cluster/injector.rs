@@ -6,10 +6,11 @@
 mod other;
 pub(crate) mod replica;
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
 use http::Method;
+use listless::tls;
 use serde_json::{Value, json};
 
 use self::{other::Other, replica::Replica};
@@ -82,6 +83,33 @@ async fn injects_sidecars_into_pods(version: Version) {
     drop(replica);
     let stored = stage.create("shop", &pod("without")).await.expect("pods start without it");
     assert!(stored["spec"].get("initContainers").is_none());
+}
+
+#[tokio::test]
+async fn pods_start_without_a_sidecar_while_no_injector_is_trusted() {
+    let version = Version::V1_36;
+    if !available(version) {
+        return;
+    }
+    let _machine = Machine::beside().await;
+    // Nobody listens at the address of this stage's webhook.
+    let stage = Stage::set(version).await.expect("a stage");
+    let stored = stage.create("shop", &pod("without")).await.expect("a pod");
+    assert!(stored["spec"].get("initContainers").is_none());
+    let down = stage.failed_open().await;
+    assert!(down > 0.0, "the apiserver counts it");
+    let past = SystemTime::now() - 2 * tls::LEAF_LIFETIME;
+    let expired = Other::start_as_of("never-added", past).await.expect("a webhook");
+    stage.put_webhook("zz-expired", &expired.url(), Some(expired.bundle())).await.expect("known");
+    until("the apiserver calls both", KNOWN_LIMIT, async || {
+        let before = stage.failed_open().await;
+        let stored = stage.dry_run("shop", &pod("both")).await?;
+        let containers = stored["spec"]["containers"].as_array().map(Vec::len);
+        assert_eq!((containers, stored["spec"].get("initContainers")), (Some(1), None));
+        Ok(stage.failed_open().await - before >= 2.0)
+    })
+    .await
+    .expect("both fail open");
 }
 
 #[tokio::test]
@@ -268,6 +296,12 @@ impl Stage {
         let request = Request::new(Method::PATCH, &format!("{WEBHOOKS}/listless-injector"));
         let request = request.body("application/json-patch+json", change.to_string());
         self.admin.send(request).await?.successful().map(drop)
+    }
+
+    /// The calls of webhooks that failed, and after which the apiserver went on.
+    async fn failed_open(&self) -> f64 {
+        let counts = self.plane.request_counts().await.expect("metrics");
+        counts.sum("apiserver_admission_webhook_fail_open_count", &[])
     }
 
     /// The authorities by which the apiserver trusts the injector.

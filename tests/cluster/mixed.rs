@@ -122,6 +122,8 @@ struct Measured {
     reasons: Vec<(&'static str, f64)>,
     /// Requests that Listless sent for itself, without the watches of replicas.
     own: f64,
+    /// The same by origin, and the watches.
+    origins: [(&'static str, f64); 3],
     /// Watches of replicas that it opened.
     watches: f64,
 }
@@ -418,13 +420,12 @@ impl Measured {
         let reasons: Vec<_> =
             MISSES.iter().copied().map(reason).filter(|(_, count)| *count > 0.0).collect();
         let sent = |labels: &[(&str, &str)]| more("listless_upstream_requests_total", labels);
-        let all: f64 = ["replica", "review", "discovery"]
-            .iter()
-            .map(|origin| sent(&[("origin", origin)]))
-            .sum();
+        let origins = ["replica", "review", "discovery"];
+        let origins = origins.map(|origin| (origin, sent(&[("origin", origin)])));
+        let all: f64 = origins.iter().map(|(_, count)| count).sum();
         let watches = sent(&[("origin", "replica"), ("verb", "watch")]);
         let misses = reasons.iter().fold(0.0, |sum, (_, count)| sum + count);
-        Self { hits, misses, reasons, own: all - watches, watches }
+        Self { hits, misses, reasons, own: all - watches, origins, watches }
     }
 
     fn share(&self) -> f64 {
@@ -442,7 +443,7 @@ impl Measured {
         };
         let minutes = MEASURED.as_secs_f64() / 60.0;
         if self.own > own_max * minutes || self.watches > WATCHES_MAX * minutes {
-            wrong.push(format!("{} own requests and {} watches", self.own, self.watches));
+            wrong.push(format!("{self}"));
         }
         wrong
     }
@@ -455,6 +456,7 @@ impl fmt::Display for Measured {
         for (reason, count) in &self.reasons {
             write!(f, ", {reason} {count}")?;
         }
-        write!(f, "), {} own requests and {} watches", self.own, self.watches)
+        let (own, watches, origins) = (self.own, self.watches, &self.origins);
+        write!(f, "), {own} own requests and {watches} watches: {origins:?}")
     }
 }

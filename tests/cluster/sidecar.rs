@@ -1,7 +1,7 @@
 //! `listless sidecar` beside a real apiserver, as a service account whose rights and tokens change.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -14,6 +14,7 @@ use crate::clusters::{Cluster, Machine, available};
 use crate::faults::added;
 use crate::rig::client::{Answer, Client, Protocol, Request, Server};
 use crate::rig::control_plane::{Component, ControlPlane, User, Version};
+use crate::rig::process::Signal;
 use crate::rig::proxy_process::ProxyProcess;
 use crate::rig::wait::{until, until_hit_at_last};
 
@@ -203,7 +204,7 @@ async fn follows_another_authority(version: Version) {
     );
 }
 
-async fn create(admin: &Client, collection: &str, name: &str) {
+pub(crate) async fn create(admin: &Client, collection: &str, name: &str) {
     let object = json!({"metadata": {"name": name}});
     let answer = admin.send(Request::new(Method::POST, collection).json(&object)).await;
     answer.expect("an answer").successful().expect("created");
@@ -229,6 +230,20 @@ impl Pod {
         publish(&source, &apiserver, &token(&admin).await);
         let proxy = ProxyProcess::sidecar(&apiserver, &source, folder.path()).await?;
         Ok(Self { admin, apiserver, proxy, folder })
+    }
+
+    /// Starts Listless again in the same directories.
+    pub(crate) async fn restart(&mut self, program: &Path) -> Result<()> {
+        self.proxy.signal(Signal::Terminate)?;
+        until("the sidecar ends", ROTATED_LIMIT, async || Ok(!self.proxy.is_running())).await?;
+        let (pod, account) = (self.folder.path(), self.folder.path().join("account"));
+        self.proxy = ProxyProcess::sidecar_program(program, &self.apiserver, &account, pod).await?;
+        Ok(())
+    }
+
+    /// Its state directory.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
     }
 
     pub(crate) fn mirrored(&self, file: &str) -> String {

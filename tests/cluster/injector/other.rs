@@ -1,6 +1,7 @@
 //! A webhook of another product: it adds a container to every pod.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use anyhow::Result;
 use base64::Engine;
@@ -28,7 +29,11 @@ pub(super) struct Other {
 impl Other {
     /// Serves until it is dropped; `name` is that of the container.
     pub(super) async fn start(name: &'static str) -> Result<Self> {
-        let now = std::time::SystemTime::now();
+        Self::start_as_of(name, SystemTime::now()).await
+    }
+
+    /// The same with certificates that were made at another time.
+    pub(super) async fn start_as_of(name: &'static str, now: SystemTime) -> Result<Self> {
         let authority = tls::Authority::generate(now)?;
         let leaf = authority.issue(&tls::Names::of_apiserver(""), now)?;
         let server = tls::Server::new(leaf)?;

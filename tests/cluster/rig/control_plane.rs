@@ -356,6 +356,13 @@ impl ControlPlane {
         Ok(())
     }
 
+    /// Starts the apiserver, which has ended, with flags in place of its usual ones, for this time only.
+    pub fn start_apiserver_with(&self, flags: Flags) -> Result<()> {
+        let process = start_apiserver(&self.binary, self.folder.path(), self.ports, flags)?;
+        *lock(&self.apiserver) = process;
+        Ok(())
+    }
+
     /// Processor time a process has used.
     pub fn cpu_seconds(&self, component: Component) -> Result<f64> {
         lock(self.slot(component)).cpu_seconds()

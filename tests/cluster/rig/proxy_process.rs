@@ -87,9 +87,19 @@ impl ProxyProcess {
     /// Starts `listless sidecar` for a service account's directory; its copy and its authority are
     /// side by side in a folder.
     pub async fn sidecar(apiserver: &Server, account: &Path, pod: &Path) -> Result<Self> {
+        Self::sidecar_program(PROGRAM.as_ref(), apiserver, account, pod).await
+    }
+
+    /// Starts a sidecar of another program in the same way.
+    pub async fn sidecar_program(
+        program: &Path,
+        apiserver: &Server,
+        account: &Path,
+        pod: &Path,
+    ) -> Result<Self> {
         let folder = TempDir::with_prefix("listless-")?;
         let (host, port) = apiserver.authority().rsplit_once(':').context("no port")?;
-        let mut command = Command::new(PROGRAM);
+        let mut command = Command::new(program);
         command.env("KUBERNETES_SERVICE_HOST", host).env("KUBERNETES_SERVICE_PORT", port);
         command.args(["sidecar", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
         command.args(["--health", "127.0.0.1:0", "--service-account"]).arg(account);
@@ -168,6 +178,11 @@ impl ProxyProcess {
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         self.process.signal(signal)
+    }
+
+    /// Reports whether it has not ended.
+    pub fn is_running(&mut self) -> bool {
+        self.process.is_running()
     }
 
     /// Processor time it has used.
