@@ -114,6 +114,19 @@ enum Name {
     Ip(IpAddr),
 }
 
+// === impl Error ===
+
+impl Error {
+    /// Reports whether a stored authority can be read but not used.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Pem { .. } | Self::Authority { .. } => true,
+            Self::File { source, .. } => source.kind() == io::ErrorKind::InvalidData,
+            _ => false,
+        }
+    }
+}
+
 // === impl Authority ===
 
 impl Authority {
@@ -164,6 +177,19 @@ impl Authority {
     /// Reports whether a directory has any part of an authority.
     pub fn is_kept(directory: &Path) -> bool {
         [CA_FILE, CA_KEY_FILE].into_iter().any(|file| directory.join(file).exists())
+    }
+
+    /// Removes an authority that cannot be used from a directory.
+    pub fn discard(directory: &Path) -> Result<(), Error> {
+        for path in [directory.join(CA_KEY_FILE), directory.join(CA_FILE)] {
+            match std::fs::remove_file(&path) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    return Err(Error::File { path, source });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     fn load(certificate: &Path, key: &Path, now: SystemTime) -> Result<Self, Error> {

@@ -167,11 +167,19 @@ fn announcement(role: Role, data: &[Bound], source: String) -> Option<Announceme
 
 /// Returns the pod's authority, stored where restarted containers of the pod find it.
 ///
-/// If it cannot be stored, the process uses an authority of its own. The workload trusts it after
-/// it re-reads its bundle.
+/// One that is damaged is replaced. If none can be stored, the process uses an authority of its own. The
+/// workload trusts another authority after it re-reads its bundle.
 fn authority(state: &Path, names: &tls::Names) -> anyhow::Result<tls::Authority> {
     let now = SystemTime::now();
-    match tls::Authority::load_or_create(state, names, now) {
+    let kept = || tls::Authority::load_or_create(state, names, now);
+    let kept = kept().or_else(|error| {
+        if !error.is_damage() {
+            return Err(error);
+        }
+        tracing::error!(error = %Chain(&error), "the stored authority is unusable; creating another");
+        tls::Authority::discard(state).and_then(|()| kept())
+    });
+    match kept {
         Ok(authority) => Ok(authority),
         Err(error) => {
             let error = Chain(&error);

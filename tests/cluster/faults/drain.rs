@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use http::Method;
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Collected};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
@@ -112,7 +112,7 @@ async fn poll(client: Client) -> Ends {
         if answer.status() == 503 {
             return Ends { refused: 1, ..ends };
         }
-        let body = answer.into_body().collect().await.map(|body| body.to_bytes());
+        let body = answer.into_body().collect().await.map(Collected::to_bytes);
         let whole = body.is_ok_and(|body| is_whole(&body));
         (ends.whole, ends.cut) = (ends.whole + usize::from(whole), ends.cut + usize::from(!whole));
         tokio::time::sleep(PAUSE_OF_POLLER).await;
