@@ -62,7 +62,7 @@ const PATH: &str = "/inject";
 /// The maximum body size. The apiserver sends no larger objects.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// The bodies that are read at once. The others wait, of those beyond a network's share so many.
-const BODIES_MAX: usize = 24;
+const BODIES_MAX: usize = 16;
 const WAITING_MAX: usize = 256;
 /// The timeout for a body with its wait. The apiserver waits five seconds in all.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);

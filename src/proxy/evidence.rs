@@ -5,7 +5,9 @@
 //! upstream.
 //!
 //! A wider replica holds everything that the replica may hold. A sibling holds what the session was
-//! shown. It does not know where an object was before it entered: the session then expects it.
+//! shown. It does not know where an object was before it entered: the session then expects it. The
+//! replica itself is evidence if it has exactly the objects of a list that was shown: it was listed
+//! after the session's first reads, at an older version of an apiserver's cache.
 
 use std::sync::Arc;
 
@@ -14,7 +16,8 @@ use tokio::time::Instant;
 use crate::{
     api::{GroupResource, query::Query, version::ResourceVersion},
     cache::{
-        Cache, Lookup, View, history::Change, object::Object, selection::selects, store::Snapshot,
+        Cache, Lookup, View, digest::Digest, history::Change, object::Object, selection::selects,
+        store::Snapshot,
     },
     proxy::{
         SharedSession,
@@ -29,6 +32,9 @@ struct Finding {
     /// state.
     entered: Vec<Object>,
 }
+
+/// The limit of objects that one read compares with lists that were shown.
+const COMPARED_MAX: usize = 20_000;
 
 /// The limit of objects that a session expects from one doubt; above it the replica waits for the
 /// version of the last.
@@ -45,9 +51,14 @@ pub(super) fn weigh(cache: &Cache, session: &SharedSession, query: &Query, looku
     }
     let resource = query.resource.group_resource();
     let views = cache.views(&resource);
+    let mut compared = 0;
     let cleared: Vec<_> = marks
         .into_iter()
-        .filter_map(|doubt| Some((examine(&doubt, held, &views)?, doubt)))
+        .filter_map(|doubt| {
+            let finding = examine(&doubt, held, &views);
+            let finding = finding.or_else(|| by_content(&doubt, held, &mut compared))?;
+            Some((finding, doubt))
+        })
         .collect();
     let mut session = session.lock();
     for (finding, doubt) in cleared {
@@ -156,6 +167,19 @@ fn by_sibling(doubt: &Doubt, held: Held<'_>, view: &View) -> Option<Finding> {
     Some(Finding { evidence: Evidence::From(last), entered })
 }
 
+/// Examines a doubt by the list that was shown, of which the replica may have every object at the same
+/// version: nothing of it changed in between. `compared` counts the objects of all such comparisons.
+fn by_content(doubt: &Doubt, held: Held<'_>, compared: &mut usize) -> Option<Finding> {
+    let (of, digest) = (doubt.of.as_ref()?, doubt.digest?);
+    if *compared > COMPARED_MAX || !held.query.covers(of) {
+        return None;
+    }
+    let selection = held.snapshot.select(of);
+    *compared += selection.len();
+    let is_equal = Digest::of(selection.iter()) == digest;
+    is_equal.then_some(Finding { evidence: Evidence::Equal, entered: Vec::new() })
+}
+
 /// Reports whether the replica's objects are those of the doubt's version, by the objects of a
 /// wider replica. Objects may have come and gone in between.
 fn is_equal(doubt: &Doubt, held: Held<'_>, view: &View) -> bool {
@@ -221,7 +245,7 @@ mod tests {
         let [web, db] = ["app=web", "app=db"].map(query);
         let (after, until) = (version(45), version(50));
         let (of, origin, at) = (Some(web), Origin::Replica(Form::Json), after.clone());
-        let doubt = Doubt { of, origin, at, after, until };
+        let doubt = Doubt { of, origin, at, after, until, digest: None };
         let snapshot = pods(45, &[]);
         let finding = examine(&doubt, Held { query: &db, snapshot: &snapshot }, views)?;
         let entered = finding.entered.iter().map(|object| object.version().as_str().to_owned());
@@ -247,5 +271,39 @@ mod tests {
         let many: Vec<_> = (0..=ENTERED_MAX).map(|_| (49, added, "web")).collect();
         assert_eq!(found(&[web(&many)]), Some((Evidence::From(Some(version(49))), Vec::new())));
         assert_eq!(found(&[served_view("app=cache", &[])]), None);
+    }
+
+    #[test]
+    fn a_replica_with_the_objects_of_a_list_shows_as_much() {
+        let content = |objects: &[_]| Digest::of(pods(1, objects).select(&query("app=web")).iter());
+        let shown = [("shop", "a", "1", 30, "web"), ("shop", "b", "2", 40, "db")];
+        let doubt = Doubt {
+            of: Some(query("app=web")),
+            origin: Origin::List,
+            at: version(45),
+            after: version(45),
+            until: version(50),
+            digest: Some(content(&shown)),
+        };
+        let by = |doubt: &Doubt, replica: &str, objects: &[_]| {
+            let (query, snapshot) = (query(replica), pods(45, objects));
+            let held = Held { query: &query, snapshot: &snapshot };
+            by_content(doubt, held, &mut 0).map(|finding| finding.evidence)
+        };
+        assert_eq!(by(&doubt, "", &shown), Some(Evidence::Equal));
+        let changed = [("shop", "a", "1", 31, "web"), ("shop", "b", "2", 40, "db")];
+        let left = [("shop", "a", "1", 31, "db"), ("shop", "b", "2", 40, "db")];
+        let entered = [("shop", "a", "1", 30, "web"), ("shop", "b", "2", 41, "web")];
+        for other in [&changed[..], &left, &entered, &[]] {
+            assert_eq!(by(&doubt, "", other), None, "{other:?}");
+        }
+        // A narrower replica does not hold everything that was shown.
+        assert_eq!(by(&doubt, "app=web,tier=front", &shown[..1]), None);
+        assert_eq!(by(&Doubt { digest: None, ..doubt.clone() }, "", &shown), None);
+        let held = Held { query: &query(""), snapshot: &pods(45, &shown) };
+        assert!(
+            by_content(&doubt, held, &mut (COMPARED_MAX + 1)).is_none(),
+            "too much for one read"
+        );
     }
 }

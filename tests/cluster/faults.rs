@@ -20,6 +20,7 @@ mod clock;
 mod descriptors;
 mod drain;
 mod flood;
+mod killed;
 mod large;
 mod malformed;
 mod many;

@@ -66,6 +66,8 @@ pub struct Doubt {
     pub after: ResourceVersion,
     /// The version of the mark.
     pub until: ResourceVersion,
+    /// The content at that version, if it was read completely.
+    pub digest: Option<Digest>,
 }
 
 /// The reasons why a replica may not show as much as a session has seen.
@@ -299,7 +301,8 @@ impl Mark {
             None => at,
         };
         let (of, origin, until) = (self.of.clone(), self.origin, self.version.clone());
-        Some(Doubt { of, origin, at: at.clone(), after: after.clone(), until })
+        let (at, after, digest) = (at.clone(), after.clone(), self.digest);
+        Some(Doubt { of, origin, at, after, until, digest })
     }
 
     /// Returns the known facts about the replica at a version.
