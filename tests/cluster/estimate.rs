@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::drivers::tally::median;
 use crate::load::{DATA, Fleet};
-use crate::rig::client::{Protocol, Request};
+use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{Component, User, Version};
 use crate::rig::proxy_process::ProxyProcess;
 use crate::rig::wait::until_hit;
@@ -82,9 +82,9 @@ async fn the_estimated_processor_time_is_the_measured_one() {
         let Some(fleet) = Fleet::take_alone(version).await else { return };
         let proxy = fleet.proxy().await.expect("a proxy");
         whole(&proxy).await.expect("replicas of the whole collection");
-        for repeated in &REPEATED {
+        let measured = measured(&fleet).await.expect("measured times");
+        for (repeated, measured) in REPEATED.iter().zip(measured) {
             let name = format!("{} {}", version.name(), repeated.name);
-            let measured = measured(&fleet, repeated).await.expect("a measured time");
             let estimated = estimated(&proxy, repeated).await.expect("an estimate");
             all.push(Compared { name, measured, estimated });
         }
@@ -121,26 +121,38 @@ async fn whole(proxy: &ProxyProcess) -> Result<()> {
     Ok(())
 }
 
-/// Returns the apiserver's seconds for one direct request, without its work on its own: the median of
-/// several rounds, because a garbage collection falls into some of them.
-async fn measured(fleet: &Fleet, repeated: &Repeated) -> Result<f64> {
+/// Returns the apiserver's seconds for one direct request of each kind, without its work on its own: the median
+/// of several rounds. A garbage collection falls into some of them, and the machine's speed changes between them.
+async fn measured(fleet: &Fleet) -> Result<Vec<f64>> {
     let client = fleet.plane().client(User::Admin, Protocol::Http1)?;
-    client.send(repeated.request()).await?.successful()?;
-    let used = || fleet.plane().cpu_seconds(Component::Apiserver);
-    let (before, begun) = (used()?, Instant::now());
-    tokio::time::sleep(IDLE).await;
-    let idle = (used()? - before) / begun.elapsed().as_secs_f64();
-    let mut rounds = Vec::new();
-    while rounds.len() < ROUNDS {
-        let (before, begun, mut count, mut worked) = (used()?, Instant::now(), 0_u32, 0.0);
-        while worked < WORK_MIN || count < 2 {
-            client.send(repeated.request()).await?.successful()?;
-            count += 1;
-            worked = used()? - before - idle * begun.elapsed().as_secs_f64();
-        }
-        rounds.push(worked / f64::from(count));
+    for repeated in &REPEATED {
+        client.send(repeated.request()).await?.successful()?;
     }
-    median(rounds).context("no rounds")
+    let (before, begun) = (used(fleet)?, Instant::now());
+    tokio::time::sleep(IDLE).await;
+    let idle = (used(fleet)? - before) / begun.elapsed().as_secs_f64();
+    let mut rounds = vec![Vec::new(); REPEATED.len()];
+    for _ in 0..ROUNDS {
+        for (repeated, rounds) in REPEATED.iter().zip(&mut rounds) {
+            rounds.push(round(fleet, &client, repeated, idle).await?);
+        }
+    }
+    rounds.into_iter().map(|rounds| median(rounds).context("no rounds")).collect()
+}
+
+/// Repeats a request; returns the apiserver's seconds for one. `idle` is its share of a core without requests.
+async fn round(fleet: &Fleet, client: &Client, repeated: &Repeated, idle: f64) -> Result<f64> {
+    let (before, begun, mut count, mut worked) = (used(fleet)?, Instant::now(), 0_u32, 0.0);
+    while worked < WORK_MIN || count < 2 {
+        client.send(repeated.request()).await?.successful()?;
+        count += 1;
+        worked = used(fleet)? - before - idle * begun.elapsed().as_secs_f64();
+    }
+    Ok(worked / f64::from(count))
+}
+
+fn used(fleet: &Fleet) -> Result<f64> {
+    fleet.plane().cpu_seconds(Component::Apiserver)
 }
 
 /// Returns the seconds that the report claims for one request that memory answered.
