@@ -218,6 +218,11 @@ impl Mark {
     /// Notes a comparison: from a version on, the replica lacks nothing except expected single
     /// objects.
     pub(super) fn compared(&mut self, replica: Query, from: ResourceVersion) {
+        // Replicas of one query in several forms have the same objects at the same version.
+        if let Some(held) = self.cleared.iter_mut().find(|held| held.replica == replica) {
+            held.from = held.from.clone().min(from);
+            return;
+        }
         let until = self.version.clone();
         self.cleared.push(Cleared { replica, from, only: None, until, exact: false });
     }

@@ -156,3 +156,17 @@ fn a_replica_lacks_nothing_of_a_list_only_if_it_was_compared_with_every_page() {
     assert_eq!(verdict(&[(20, whole, Some(10)), (30, page, Some(9))]), Verdict::Satisfied);
     assert_eq!(verdict(&[(20, whole, Some(11)), (30, page, Some(9))]), behind(11));
 }
+
+/// The state at a version does not depend on the form: the older of two compared replicas counts.
+#[test]
+fn replicas_of_one_query_in_two_forms_show_as_much_from_the_same_version() {
+    for froms in [[12, 10], [10, 12]] {
+        let mut session = Session::default();
+        let list = List::unread(everything(), version(20), Source::Storage);
+        let compared = froms.map(|from| (everything(), version(from))).into();
+        session.listed(List { whole: true, compared, ..list }, Instant::now());
+        let narrow = query(Some("shop"), "");
+        let verdict = |at| empty_at(&session, &narrow, &everything(), at);
+        assert_eq!((verdict(9), verdict(10)), (behind(10), Verdict::Satisfied), "{froms:?}");
+    }
+}
