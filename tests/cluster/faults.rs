@@ -2,6 +2,9 @@
 //! apiserver takes.
 
 use std::collections::BTreeSet;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -176,6 +179,12 @@ async fn from_memory(client: &Client, count: usize) -> Result<(BTreeSet<String>,
 fn names(list: &Value) -> BTreeSet<String> {
     let items = list["items"].as_array().into_iter().flatten();
     items.filter_map(|it| it["metadata"]["name"].as_str().map(str::to_owned)).collect()
+}
+
+/// Writes a shell script that starts Listless in its own way; it is started in its place.
+fn make_program(path: &Path, script: &str) -> Result<()> {
+    fs::write(path, format!("#!/bin/sh\n{script}\n"))?;
+    Ok(fs::set_permissions(path, Permissions::from_mode(0o755))?)
 }
 
 /// Reads a watch up to a number of added objects, and returns their names.

@@ -1,7 +1,7 @@
 //! A jump of the wall clock. Timers follow another clock, so no client may notice.
 
-use std::fs::{self, File, Permissions};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
 use tempfile::TempDir;
 
-use super::{COLLECTION, CONFIGURATION, RECOVERY, added, from_memory, write};
+use super::{COLLECTION, CONFIGURATION, RECOVERY, added, from_memory, make_program, write};
 use crate::clusters::{Machine, available};
 use crate::rig::client::{Protocol, Request};
 use crate::rig::control_plane::{ControlPlane, User, Version};
@@ -106,12 +106,11 @@ impl Clock {
         let seconds = File::create(&offset)?;
         seconds.set_len(8)?;
         let script = format!(
-            "#!/bin/sh\nCLOCK={} LD_PRELOAD={} exec {PROGRAM} \"$@\"\n",
+            "CLOCK={} LD_PRELOAD={} exec {PROGRAM} \"$@\"",
             offset.display(),
             library.display()
         );
-        fs::write(&program, script)?;
-        fs::set_permissions(&program, Permissions::from_mode(0o755))?;
+        make_program(&program, &script)?;
         Ok(Self { seconds, program, _folder: folder })
     }
 

@@ -1,13 +1,13 @@
 //! A process that may open few descriptors: a flood of connections ends no client's, and costs no busy loop.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
-use super::{COLLECTION, CONFIGURATION, FEW, POLL, RECOVERY, added, from_memory, write};
+use super::{
+    COLLECTION, CONFIGURATION, FEW, POLL, RECOVERY, added, from_memory, make_program, write,
+};
 use crate::clusters::{Machine, available};
 use crate::rig::client::{Protocol, Request};
 use crate::rig::control_plane::{ControlPlane, User, Version};
@@ -32,9 +32,8 @@ async fn a_flood_of_connections_without_descriptors_ends_no_client_on_1_36() {
     write(&straight, "kept", FEW).await.expect("writes");
     let folder = TempDir::with_prefix("listless-few-").expect("a folder");
     let script = folder.path().join("listless");
-    let text = format!("#!/bin/sh\nulimit -n {DESCRIPTORS}\nexec {PROGRAM} \"$@\"\n");
-    fs::write(&script, text).expect("a script");
-    fs::set_permissions(&script, Permissions::from_mode(0o755)).expect("a program");
+    let text = format!("ulimit -n {DESCRIPTORS}\nexec {PROGRAM} \"$@\"");
+    make_program(&script, &text).expect("a program");
     let kubeconfig = plane.kubeconfig(User::Admin).expect("a kubeconfig");
     let proxy = ProxyProcess::start_program(&script, "local", &kubeconfig, Some(CONFIGURATION));
     let proxy = proxy.await.expect("a proxy");

@@ -12,12 +12,12 @@ use super::RECOVERY;
 use crate::clusters::{Machine, available, skipped};
 use crate::drivers::workload::Workload;
 use crate::rig::artifact::{Built, source_folder};
-use crate::rig::client::{Client, Protocol, Server};
+use crate::rig::client::Protocol;
 use crate::rig::client_program::ClientProgram;
 use crate::rig::control_plane::{ControlPlane, User, Version};
 use crate::rig::load_data::LoadData;
 use crate::rig::process::Process;
-use crate::rig::proxy_process::PROGRAM;
+use crate::rig::proxy_process::{PROGRAM, answering};
 use crate::rig::wait::until;
 use crate::unmodified::clients;
 
@@ -113,13 +113,8 @@ impl Restartable {
         command.arg("--write-kubeconfig").arg(self.kubeconfig());
         command.arg("--state").arg(self.folder.path().join("state"));
         let process = Process::start("listless", command, &self.folder.path().join("log"))?;
-        until("it answers", RECOVERY, async || {
-            let text = std::fs::read_to_string(self.kubeconfig()).unwrap_or_default();
-            let Ok((server, token)) = Server::from_kubeconfig(&text) else { return Ok(false) };
-            let client = Client::new(&server, token.as_deref(), Protocol::Http1);
-            Ok(client.get("/version").await.is_ok())
-        })
-        .await?;
+        let written = self.kubeconfig();
+        until("it answers", RECOVERY, async || Ok(answering(&written).await.is_some())).await?;
         Ok(process)
     }
 }

@@ -1,14 +1,14 @@
 //! A sidecar whose state directory is lost, damaged or full: it serves with an authority that its workload's
 //! files name.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use tempfile::TempDir;
 
+use super::make_program;
 use crate::clusters::{Machine, available};
 use crate::rig::client::{Protocol, Request};
 use crate::rig::control_plane::{ControlPlane, User, Version};
@@ -103,11 +103,10 @@ impl WithoutSpace {
         let script = folder.path().join("listless");
         let state = state.display();
         let text = format!(
-            "#!/bin/sh\nmkdir -p {state}\nexec unshare --map-root-user --mount sh -c \
-             'mount -t tmpfs -o nr_inodes=1 none {state} && exec {PROGRAM} \"$@\"' sh \"$@\"\n"
+            "mkdir -p {state}\nexec unshare --map-root-user --mount sh -c \
+             'mount -t tmpfs -o nr_inodes=1 none {state} && exec {PROGRAM} \"$@\"' sh \"$@\""
         );
-        fs::write(&script, text)?;
-        fs::set_permissions(&script, Permissions::from_mode(0o755))?;
+        make_program(&script, &text)?;
         Ok(Self { script, _folder: folder })
     }
 }

@@ -229,7 +229,8 @@ fn not_ready(written: &Path) -> anyhow::Error {
     }
 }
 
-async fn answering(written: &Path) -> Option<(Server, Option<String>)> {
+/// Returns the server of a written kubeconfig and its token, once it answers.
+pub async fn answering(written: &Path) -> Option<(Server, Option<String>)> {
     // Half-written files fail to parse and are read again.
     let (server, token) = Server::from_kubeconfig(&fs::read_to_string(written).ok()?).ok()?;
     let client = Client::new(&server, token.as_deref(), Protocol::Http1);
