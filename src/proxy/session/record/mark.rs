@@ -64,7 +64,8 @@ pub struct Doubt {
     pub at: ResourceVersion,
     /// The version up to which no change matters.
     pub after: ResourceVersion,
-    /// The version of the mark.
+    /// The version after which no change matters: that of the mark, or one from which a replica of the
+    /// same query is known to show as much.
     pub until: ResourceVersion,
     /// The content at that version, if it was read completely.
     pub digest: Option<Digest>,
@@ -123,7 +124,7 @@ impl Marks {
     }
 
     pub(super) fn doubts(&self, requirement: &Requirement<'_>) -> Vec<Doubt> {
-        self.marks.iter().filter_map(|mark| mark.doubt(requirement)).collect()
+        self.marks.iter().flat_map(|mark| mark.doubts(requirement)).collect()
     }
 
     /// Reports whether a mark without content would change nothing: most hits show what the last did.
@@ -292,22 +293,31 @@ impl Mark {
         })
     }
 
-    fn doubt(&self, requirement: &Requirement<'_>) -> Option<Doubt> {
+    /// Returns the changes to examine: those up to the version from which a replica of the same query,
+    /// perhaps in another form, is known to show as much, and those since the last examination.
+    fn doubts(&self, requirement: &Requirement<'_>) -> Vec<Doubt> {
         let at = requirement.held.snapshot.version();
         if *at >= self.version
             || !self.concerns(requirement.query)
             || self.is_of_replica(requirement.held)
         {
-            return None;
+            return Vec::new();
         }
-        let after = match self.cleared_of(requirement.held.query, at) {
-            Some(cleared) if cleared.until >= self.version => return None,
-            Some(cleared) => at.max(&cleared.until),
-            None => at,
+        let between = |after: &ResourceVersion, until: &ResourceVersion| Doubt {
+            of: self.of.clone(),
+            origin: self.origin,
+            at: at.clone(),
+            after: after.clone(),
+            until: until.clone(),
+            digest: self.digest,
         };
-        let (of, origin, until) = (self.of.clone(), self.origin, self.version.clone());
-        let (at, after, digest) = (at.clone(), after.clone(), self.digest);
-        Some(Doubt { of, origin, at, after, until, digest })
+        let Some(cleared) = self.cleared_of(requirement.held.query, at) else {
+            return vec![between(at, &self.version)];
+        };
+        let before = (*at < cleared.from).then(|| between(at, &cleared.from));
+        let is_known = cleared.until >= self.version;
+        let since = (!is_known).then(|| between(at.max(&cleared.until), &self.version));
+        before.into_iter().chain(since).collect()
     }
 
     /// Returns the known facts about the replica at a version.
@@ -327,9 +337,15 @@ impl Mark {
                 && cleared.until >= doubt.after
         };
         if let Some(cleared) = self.cleared.iter_mut().find(continues) {
-            cleared.until = until;
-            if let Some(from) = from {
-                (cleared.from, cleared.only) = (from, only);
+            // Changes between the examined ones and the known states may matter.
+            let is_old = cleared.only.is_some() && doubt.until < cleared.until;
+            if is_old || doubt.until < cleared.from {
+                return;
+            }
+            cleared.until = until.max(cleared.until.clone());
+            match from {
+                Some(from) => (cleared.from, cleared.only) = (from, only),
+                None => cleared.from = doubt.after.clone().min(cleared.from.clone()),
             }
             return;
         }

@@ -170,3 +170,48 @@ fn replicas_of_one_query_in_two_forms_show_as_much_from_the_same_version() {
         assert_eq!((verdict(9), verdict(10)), (behind(10), Verdict::Satisfied), "{froms:?}");
     }
 }
+
+/// What one form showed at a higher version is no reason to wait for that version in another form.
+#[test]
+fn an_older_replica_of_another_form_is_examined_up_to_the_version_that_is_known() {
+    let (now, all) = (Instant::now(), everything());
+    let mut session = Session::default();
+    let table = query(Some("shop"), "app=web");
+    session.shown_by((&table, Form::Table), &version(20), Source::Storage, now);
+    let doubts = |session: &Session, at| {
+        let snapshot = pods(at, &[]);
+        let doubts = session.doubts(&all, Held { query: &all, snapshot: &snapshot });
+        let doubts = doubts.expect("a record").marks.into_iter();
+        doubts.map(|doubt| ((doubt.after.clone(), doubt.until.clone()), doubt)).unzip()
+    };
+    let clear = |session: &mut Session, at, (after, until), evidence| {
+        let (versions, found): (Vec<_>, Vec<_>) = doubts(session, at);
+        assert_eq!(versions[..1], [(version(after), version(until))]);
+        session.clear(&found[0], &all, evidence);
+    };
+    let verdict = |session: &Session, at| empty_at(session, &all, &all, at);
+    // One form is at 15, and nothing changes; the other one is at 10.
+    clear(&mut session, 15, (15, 20), Evidence::From(None));
+    assert_eq!((verdict(&session, 15), verdict(&session, 10)), (Verdict::Satisfied, behind(15)));
+    let unchanged = session.clone();
+    clear(&mut session, 10, (10, 15), Evidence::From(Some(version(12))));
+    assert_eq!((verdict(&session, 12), verdict(&session, 11)), (Verdict::Satisfied, behind(12)));
+    clear(&mut session, 10, (10, 12), Evidence::From(Some(version(12))));
+    assert_eq!(verdict(&session, 11), behind(12), "a change that it does not have yet");
+    session = unchanged.clone();
+    clear(&mut session, 10, (10, 15), Evidence::From(None));
+    assert_eq!((verdict(&session, 10), verdict(&session, 9)), (Verdict::Satisfied, behind(10)));
+    // More is shown meanwhile: both parts are examined, and one alone is not enough.
+    session = unchanged;
+    session.shown_by((&table, Form::Table), &version(30), Source::Storage, now);
+    let (versions, found): (Vec<_>, Vec<_>) = doubts(&session, 10);
+    let parts = [(10, 15), (20, 30)].map(|(after, until)| (version(after), version(until)));
+    assert_eq!(versions, parts);
+    session.clear(&found[0], &all, Evidence::From(None));
+    assert_eq!(verdict(&session, 10), behind(30));
+    session.clear(&found[1], &all, Evidence::Equal);
+    assert_eq!((verdict(&session, 10), verdict(&session, 15)), (Verdict::Satisfied, behind(30)));
+    // What another read found out about the first part comes late: it says nothing about the second.
+    session.clear(&found[0], &all, Evidence::From(Some(version(12))));
+    assert_eq!((verdict(&session, 10), verdict(&session, 12)), (Verdict::Satisfied, behind(30)));
+}
