@@ -164,13 +164,19 @@ impl Reflector {
     /// have passed that one, nothing shows that they were used twice (S-CONS-10).
     async fn check_storage(&mut self) -> Result<(), ReflectorFailure> {
         let Some(shown) = self.shown().filter(|_| self.after_break) else { return Ok(()) };
-        self.counters.probes.increment();
-        let current = self.exchange.probe().await?;
+        let current = self.current_version().await?;
         self.after_break = false;
         if current < shown {
             return Err(ReflectorFailure::Restored { current, shown });
         }
         Ok(())
+    }
+
+    /// Asks for a version that the apiserver's storage has reached by now.
+    async fn current_version(&self) -> Result<ResourceVersion, ReflectorFailure> {
+        self.counters.probes.increment();
+        let is_namespaced = self.snapshot().and_then(|snapshot| snapshot.is_namespaced());
+        self.exchange.probe(is_namespaced == Some(true)).await
     }
 
     /// Drops the wrong state: no reader sees it any more, and no part of it is reused.

@@ -5,10 +5,10 @@
 //! the level `session`. Listless' own metrics give the reads that a replica covers and memory
 //! answered, and the requests that Listless sent itself.
 
+mod measured;
 mod rules;
 mod writer;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,13 +20,14 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use self::measured::Measured;
 use self::rules::Rules;
 use crate::clusters::{Machine, available, skipped};
 use crate::drivers::workload::Workload;
 use crate::rig::artifact::{Built, source_folder};
 use crate::rig::client::{Answer, Client, Protocol, Request};
 use crate::rig::client_program::ClientProgram;
-use crate::rig::control_plane::{ControlPlane, RequestCounts, User, Version};
+use crate::rig::control_plane::{Component, ControlPlane, User, Version};
 use crate::rig::load_data::LoadData;
 use crate::rig::proxy_process::ProxyProcess;
 use crate::unmodified::clients;
@@ -44,49 +45,17 @@ const WARM_UP: Duration = Duration::from_secs(30);
 /// for the first lists of all of them at once, and fabric8 gives up after ten.
 const COLD_START: Duration = Duration::from_secs(20);
 const MEASURED: Duration = Duration::from_secs(60);
-/// The covered reads that memory must answer.
-const SHARE_MIN: f64 = 0.995;
-/// Own requests beside the watches of replicas, in a minute.
-const OWN_MAX: f64 = 6.0;
-/// The same at a gateway, which reviews each read of a caller every ten seconds: quiet, and while a
-/// writer reads objects by ever other names.
-const OWN_GATEWAY_MAX: [f64; 2] = [90.0, 300.0];
-/// Watches of replicas that are opened in a minute. One lasts for five to ten minutes.
-const WATCHES_MAX: f64 = 12.0;
 /// The representation that kubectl asks for.
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+/// The time for which the apiserver stops.
+const STALL: Duration = Duration::from_secs(25);
+/// The time after it in which connections and watches are opened again.
+const RECOVERY: Duration = Duration::from_secs(10);
 /// Objects that change in a second, in the part with changes, and the share of them that must.
 const WRITES_PER_SECOND: u32 = 5;
 const WRITTEN_MIN: f64 = 0.8;
-/// The raw pollers alone read more often in a minute.
-const HITS_MIN: f64 = 150.0;
 /// Two writes in so many delete an object of the large namespace and make it again.
 const DELETED_EACH: u32 = 20;
-
-/// Reasons to forward a read that a replica covers, or would after the warm-up. No reader here sends
-/// a read that memory does not answer by its form.
-const MISSES: &[&str] = &[
-    "table",
-    "protobuf",
-    "partial-object-metadata",
-    "other",
-    "limit",
-    "after-expiry",
-    "refused",
-    "not-replicable",
-    "may-be-aggregated",
-    "before-window",
-    "behind",
-    "barred",
-    "not-demanded",
-    "not-synced",
-    "link-lost",
-    "no-progress",
-    "path-unknown",
-    "too-many-replicas",
-    "out-of-memory",
-    "not-authorized",
-];
 
 /// The identity of the session, and the kind of proxy in front of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,18 +83,21 @@ struct Readers {
     tasks: JoinSet<()>,
 }
 
-/// The result of one part.
-#[derive(Debug)]
-struct Measured {
-    hits: f64,
-    misses: f64,
-    reasons: Vec<(&'static str, f64)>,
-    /// Requests that Listless sent for itself, without the watches of replicas.
-    own: f64,
-    /// The same by origin, and the watches.
-    origins: [(&'static str, f64); 3],
-    /// Watches of replicas that it opened.
-    watches: f64,
+/// What happens while a session is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Quiet,
+    Changes,
+    AfterStall,
+}
+
+/// One session and its readers' requests.
+struct Trial<'a> {
+    plane: &'a ControlPlane,
+    session: Session,
+    proxy: ProxyProcess,
+    client: Client,
+    rules: Arc<Rules>,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -152,7 +124,8 @@ async fn every_session(version: Version) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Measures one session, quiet and with changes; returns what is wrong.
+/// Measures one session: quiet and with changes, and `local` also after a stall of the apiserver;
+/// returns what is wrong.
 async fn measure(
     plane: &ControlPlane,
     session: Session,
@@ -164,43 +137,19 @@ async fn measure(
     let rules = Arc::new(Rules::default());
     let mut readers =
         Readers::start(session, programs, &client, &rules, &kubeconfig, plane).await?;
+    let trial = Trial { plane, session, proxy, client, rules };
     sleep(WARM_UP).await;
-    let mut wrong = Vec::new();
-    for (part, writes) in [("quiet", 0), ("5 writes a second", WRITES_PER_SECOND)] {
-        let written = Arc::new(AtomicU32::new(0));
-        let writer = (writes > 0).then(|| {
-            let clients = writer::plane_writer(plane, session, &client);
-            tokio::spawn(writer::write(clients, writes, written.clone(), Arc::clone(&rules)))
-        });
-        rules.take_forwarded();
-        let before = proxy.metrics().await?;
-        sleep(MEASURED).await;
-        let measured = Measured::between(&before, &proxy.metrics().await?);
-        let name = format!("{} {session:?}, {part}", plane.version().name());
-        eprintln!("proof: mixed readers on {name}: {measured}");
-        let faults = measured.wrong(session, part);
-        if !faults.is_empty() {
-            eprintln!("forwarded on {name}: {:#?}", rules.take_forwarded());
-        }
-        wrong.extend(faults.into_iter().map(|what| format!("{name}: {what}")));
-        if let Some(writer) = writer {
-            writer.abort();
-            match writer.await {
-                Ok(ended) => wrong.push(format!("{name}: the writer ended: {ended:?}")),
-                Err(ended) if ended.is_cancelled() => {}
-                Err(panic) => wrong.push(format!("{name}: the writer: {panic}")),
-            }
-            let (written, seconds) = (written.load(Ordering::Relaxed), MEASURED.as_secs_f64());
-            let expected = f64::from(writes) * seconds * WRITTEN_MIN;
-            if f64::from(written) < expected {
-                wrong.push(format!("{name}: {written} writes"));
-            }
-        }
-    }
-    wrong.extend(rules.violations().into_iter().take(20));
+    let mut wrong = trial.part(Part::Quiet).await?;
+    wrong.extend(trial.part(Part::Changes).await?);
     wrong.extend(readers.errors().await?);
+    if session == Session::Local {
+        trial.stall().await?;
+        wrong.extend(trial.part(Part::AfterStall).await?);
+    }
+    wrong.extend(trial.rules.violations().into_iter().take(20));
+    wrong.extend(readers.ended());
     if !wrong.is_empty() {
-        eprintln!("{}", proxy.log());
+        eprintln!("{}", trial.proxy.log());
     }
     Ok(wrong)
 }
@@ -231,6 +180,56 @@ async fn filled(version: Version) -> Result<ControlPlane> {
         create(format!("{rbac}/rolebindings"), binding).await?;
     }
     Ok(plane)
+}
+
+// === impl Trial ===
+
+impl Trial<'_> {
+    /// Measures for a minute; returns what is wrong.
+    async fn part(&self, part: Part) -> Result<Vec<String>> {
+        let Self { plane, session, proxy, client, rules } = self;
+        let writes = if part == Part::Changes { WRITES_PER_SECOND } else { 0 };
+        let written = Arc::new(AtomicU32::new(0));
+        let writer = (writes > 0).then(|| {
+            let clients = writer::plane_writer(plane, *session, client);
+            tokio::spawn(writer::write(clients, writes, written.clone(), Arc::clone(rules)))
+        });
+        rules.take_forwarded();
+        let before = proxy.metrics().await?;
+        sleep(MEASURED).await;
+        let measured = Measured::between(&before, &proxy.metrics().await?);
+        let name = format!("{} {session:?}, {part:?}", plane.version().name());
+        eprintln!("proof: mixed readers on {name}: {measured}");
+        let mut wrong = measured.wrong(*session, part);
+        if !wrong.is_empty() {
+            eprintln!("forwarded on {name}: {:#?}", rules.take_forwarded());
+        }
+        if let Some(writer) = writer {
+            writer.abort();
+            match writer.await {
+                Ok(ended) => wrong.push(format!("the writer ended: {ended:?}")),
+                Err(ended) if ended.is_cancelled() => {}
+                Err(panic) => wrong.push(format!("the writer: {panic}")),
+            }
+            let (written, seconds) = (written.load(Ordering::Relaxed), MEASURED.as_secs_f64());
+            let expected = f64::from(writes) * seconds * WRITTEN_MIN;
+            if f64::from(written) < expected {
+                wrong.push(format!("{written} writes"));
+            }
+        }
+        Ok(wrong.into_iter().map(|what| format!("{name}: {what}")).collect())
+    }
+
+    /// Stops the apiserver for a while. Reads that memory may no longer answer can fail meanwhile.
+    async fn stall(&self) -> Result<()> {
+        self.rules.stalled(true);
+        self.plane.pause(Component::Apiserver)?;
+        sleep(STALL).await;
+        self.plane.unpause(Component::Apiserver)?;
+        sleep(RECOVERY).await;
+        self.rules.stalled(false);
+        Ok(())
+    }
 }
 
 // === impl Session ===
@@ -364,7 +363,7 @@ impl Readers {
         Ok(Self { programs: all, tasks })
     }
 
-    /// The failures that readers report.
+    /// The failures that programs report.
     async fn errors(&mut self) -> Result<Vec<String>> {
         let mut errors = Vec::new();
         for (name, program) in &mut self.programs {
@@ -374,10 +373,13 @@ impl Readers {
                 errors.push(format!("{name} did nothing"));
             }
         }
-        while let Some(ended) = self.tasks.try_join_next() {
-            errors.push(format!("a poller ended: {ended:?}"));
-        }
         Ok(errors)
+    }
+
+    /// The raw pollers that ended.
+    fn ended(&mut self) -> Vec<String> {
+        let ended = std::iter::from_fn(|| self.tasks.try_join_next());
+        ended.map(|ended| format!("a poller ended: {ended:?}")).collect()
     }
 }
 
@@ -392,6 +394,9 @@ impl Poller {
             let sent = rules.sent();
             let request = Request::get(&self.target).header("accept", self.accept);
             let answer = client.send(request).await.and_then(Answer::successful);
+            if answer.is_err() && rules.is_stalled() {
+                continue;
+            }
             let answer = answer.expect("an answer");
             let status = answer.header("cache-status").unwrap_or_default();
             if !status.starts_with("listless; hit") {
@@ -400,63 +405,5 @@ impl Poller {
             let answer = answer.json().expect("JSON");
             rules.answer(self.resource, &self.target, sent, &answer);
         }
-    }
-}
-
-// === impl Measured ===
-
-impl Measured {
-    fn between(before: &RequestCounts, after: &RequestCounts) -> Self {
-        let more = |name: &str, labels: &[(&str, &str)]| {
-            after.sum(name, labels) - before.sum(name, labels)
-        };
-        let read =
-            |verb| more("listless_requests_total", &[("served_by", "cache"), ("verb", verb)]);
-        let hits = read("list") + read("get");
-        let reason = |reason| {
-            let of = |verb| more("listless_forwarded_total", &[("reason", reason), ("verb", verb)]);
-            (reason, of("list") + of("get"))
-        };
-        let reasons: Vec<_> =
-            MISSES.iter().copied().map(reason).filter(|(_, count)| *count > 0.0).collect();
-        let sent = |labels: &[(&str, &str)]| more("listless_upstream_requests_total", labels);
-        let origins = ["replica", "review", "discovery"];
-        let origins = origins.map(|origin| (origin, sent(&[("origin", origin)])));
-        let all: f64 = origins.iter().map(|(_, count)| count).sum();
-        let watches = sent(&[("origin", "replica"), ("verb", "watch")]);
-        let misses = reasons.iter().fold(0.0, |sum, (_, count)| sum + count);
-        Self { hits, misses, reasons, own: all - watches, origins, watches }
-    }
-
-    fn share(&self) -> f64 {
-        self.hits / (self.hits + self.misses).max(1.0)
-    }
-
-    fn wrong(&self, session: Session, part: &str) -> Vec<String> {
-        let mut wrong = Vec::new();
-        if self.share() < SHARE_MIN || self.hits < HITS_MIN {
-            wrong.push(format!("only {self}"));
-        }
-        let own_max = match session {
-            Session::Gateway => OWN_GATEWAY_MAX[usize::from(part != "quiet")],
-            Session::Local | Session::TwoNamespaces => OWN_MAX,
-        };
-        let minutes = MEASURED.as_secs_f64() / 60.0;
-        if self.own > own_max * minutes || self.watches > WATCHES_MAX * minutes {
-            wrong.push(format!("{self}"));
-        }
-        wrong
-    }
-}
-
-impl fmt::Display for Measured {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (share, hits, misses) = (self.share() * 100.0, self.hits, self.misses);
-        write!(f, "{share:.2} % of covered reads from memory ({hits} hits, {misses} misses")?;
-        for (reason, count) in &self.reasons {
-            write!(f, ", {reason} {count}")?;
-        }
-        let (own, watches, origins) = (self.own, self.watches, &self.origins);
-        write!(f, "), {own} own requests and {watches} watches: {origins:?}")
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::failure::{ReflectorFailure, Status, StatusDetails};
 use crate::{
     api::{
-        form::Form, protobuf, pushback::retry_after, query::Query, selector::FieldSelector,
+        Scope, form::Form, protobuf, pushback::retry_after, query::Query, selector::FieldSelector,
         version::ResourceVersion,
     },
     body::Body,
@@ -32,6 +32,8 @@ pub(in crate::cache) struct ReflectorExchange {
     all: String,
     /// The collection with a selector that matches almost nothing.
     nothing: String,
+    /// The same in one namespace, for a collection of all.
+    nothing_within: Option<String>,
 }
 
 /// The timeout of a response's headers.
@@ -46,8 +48,12 @@ const PROBE_WAIT: Duration = Duration::from_secs(10);
 /// The longest error response that is read.
 const STATUS_BYTES_MAX: usize = 64 * 1024;
 
-/// A name that no object has; a list of it costs the apiserver almost nothing (S-CONS-05).
+/// A name that no object has; a list of it in one namespace costs the apiserver almost nothing
+/// (S-CONS-05).
 const NOBODY: &str = "listless-probe";
+
+/// A namespace for such a list; it need not exist.
+const NAMESPACE: &str = "default";
 
 const JSON: &str = "application/json";
 
@@ -62,20 +68,19 @@ impl ReflectorExchange {
     /// Creates the requests about a query, sent through a client.
     pub(in crate::cache) fn new(client: Arc<dyn Client>, replica: &Replica) -> Self {
         let (query, form, clock) = (replica.query(), replica.form(), replica.clock().clone());
-        let path = query.resource.collection_path(&query.scope);
-        let mut all = format!("{path}?");
-        add_selectors(&mut all, query);
-        let nothing = match query.fields.pinned("metadata.name") {
-            Some(_) => all.clone(),
-            None => {
-                let mut query = query.clone();
-                query.fields = FieldSelector::name(NOBODY);
-                let mut nothing = format!("{path}?");
-                add_selectors(&mut nothing, &query);
-                nothing
-            }
+        let list = |scope: &Scope, fields: &FieldSelector| {
+            let mut uri = format!("{}?", query.resource.collection_path(scope));
+            add_selectors(&mut uri, query, fields);
+            uri
         };
-        Self { client, form, clock, all, nothing }
+        let nobody = match query.fields.pinned("metadata.name") {
+            Some(_) => query.fields.clone(),
+            None => FieldSelector::name(NOBODY),
+        };
+        let (all, nothing) = (list(&query.scope, &query.fields), list(&query.scope, &nobody));
+        let within = || list(&Scope::Namespace(NAMESPACE.into()), &nobody);
+        let nothing_within = (query.scope == Scope::All).then(within);
+        Self { client, form, clock, all, nothing, nothing_within }
     }
 
     /// Lists the collection: not older than a version, or consistently.
@@ -132,17 +137,33 @@ impl ReflectorExchange {
     }
 
     /// Returns a version that the apiserver's storage has reached by now.
-    pub(super) async fn probe(&self) -> Result<ResourceVersion, ReflectorFailure> {
+    ///
+    /// Releases before 1.31 read a collection of all namespaces from etcd, even for a single name.
+    pub(super) async fn probe(
+        &self,
+        is_namespaced: bool,
+    ) -> Result<ResourceVersion, ReflectorFailure> {
         let probe = async {
-            let mut body = self.ask(&self.nothing, Lane::Short, JSON).await?;
-            let mut splitter = Splitter::new(usize::MAX);
-            while let Some(piece) = next_piece(&mut body).await? {
-                splitter.feed::<ReflectorFailure>(&piece, |_| Ok(()))?;
+            if let Some(within) = self.nothing_within.as_ref().filter(|_| is_namespaced) {
+                match self.version_of(within).await {
+                    // An authorizer other than RBAC may allow a list of all namespaces alone.
+                    Err(ReflectorFailure::Status(Status { code: 403, .. })) => {}
+                    probed => return probed,
+                }
             }
-            let (header, trailer) = splitter.finish()?;
-            Ok(Envelope::learn(&header, &trailer)?.1)
+            self.version_of(&self.nothing).await
         };
         timeout(PROBE_WAIT, probe).await.unwrap_or(Err(ReflectorFailure::Silence(PROBE_WAIT)))
+    }
+
+    async fn version_of(&self, uri: &str) -> Result<ResourceVersion, ReflectorFailure> {
+        let mut body = self.ask(uri, Lane::Short, JSON).await?;
+        let mut splitter = Splitter::new(usize::MAX);
+        while let Some(piece) = next_piece(&mut body).await? {
+            splitter.feed::<ReflectorFailure>(&piece, |_| Ok(()))?;
+        }
+        let (header, trailer) = splitter.finish()?;
+        Ok(Envelope::learn(&header, &trailer)?.1)
     }
 
     async fn ask(
@@ -233,9 +254,9 @@ async fn status(answer: Response<Body>) -> Status {
     status
 }
 
-fn add_selectors(uri: &mut String, query: &Query) {
+fn add_selectors(uri: &mut String, query: &Query, fields: &FieldSelector) {
     for (parameter, selector) in
-        [("labelSelector", query.labels.to_string()), ("fieldSelector", query.fields.to_string())]
+        [("labelSelector", query.labels.to_string()), ("fieldSelector", fields.to_string())]
     {
         if !selector.is_empty() {
             let _ = write!(uri, "{parameter}={}&", escaped(&selector));

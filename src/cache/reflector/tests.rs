@@ -21,6 +21,8 @@ use crate::{
 
 const LIST: &str = "/api/v1/pods";
 const PROBE: &str = "/api/v1/pods?fieldSelector=metadata.name%3Dlistless-probe";
+const PROBE_WITHIN: &str =
+    "/api/v1/namespaces/default/pods?fieldSelector=metadata.name%3Dlistless-probe";
 
 /// A running reflector and its environment.
 struct Scene {

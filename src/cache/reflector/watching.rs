@@ -276,9 +276,8 @@ impl Reflector {
         let Some(shown) = self.shown() else {
             return Err(ReflectorFailure::Silence(quiet_after));
         };
-        self.counters.probes.increment();
         let asked_at = Instant::now();
-        let current = match self.exchange.probe().await {
+        let current = match self.current_version().await {
             Ok(current) => current,
             // The apiserver is reachable and asks for a delay: a new watch would cost it more than
             // this one.

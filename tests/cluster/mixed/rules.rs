@@ -22,6 +22,7 @@ struct Seen {
     violations: Vec<String>,
     /// By request target and `Cache-Status`: the responses that memory did not give.
     forwarded: BTreeMap<String, u32>,
+    is_stalled: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +96,16 @@ impl Rules {
     /// The responses that memory did not give since the last call.
     pub fn take_forwarded(&self) -> BTreeMap<String, u32> {
         std::mem::take(&mut self.seen().forwarded)
+    }
+
+    /// Notes whether the apiserver is stalled, so that reads may fail.
+    pub fn stalled(&self, is_stalled: bool) {
+        self.seen().is_stalled = is_stalled;
+    }
+
+    /// Reports whether reads may fail.
+    pub fn is_stalled(&self) -> bool {
+        self.seen().is_stalled
     }
 
     /// The violations so far.

@@ -182,3 +182,15 @@ async fn a_replica_that_is_followed_is_in_use() {
     tokio::time::advance(Duration::from_secs(60)).await;
     assert_eq!(scene.replica.used_at(Instant::now()), left);
 }
+
+/// Old releases read the objects of all namespaces for the same list without a namespace.
+#[tokio::test(start_paused = true)]
+async fn the_version_is_asked_for_in_one_namespace_where_that_is_allowed() {
+    let (mut scene, _watch) = Scene::watching(10, &[pod("p", 5)]).await;
+    scene.calls.expect(PROBE_WITHIN).await.json(200, fixture::list(10, &[]));
+    let refusal = status(403, "only all namespaces", 0);
+    scene.calls.expect(PROBE_WITHIN).await.json(403, refusal);
+    scene.calls.expect(PROBE).await.json(200, fixture::list(10, &[]));
+    scene.settle().await;
+    assert_eq!(scene.counters.watches.get(), 1);
+}

@@ -267,7 +267,7 @@ async fn missed_events_prove_nothing_before_the_apiservers_version() {
     watch.send(pod("p", 11).event("ADDED"));
     scene.settle().await;
     assert_eq!((scene.shown(), scene.view().proven_at), (Some(11), listed_at));
-    let probe = scene.calls.expect(PROBE).await;
+    let probe = scene.calls.expect(PROBE_WITHIN).await;
     let asked_at = Instant::now();
     assert_eq!(asked_at - listed_at.expect("listed"), Duration::from_secs(75));
     probe.json(200, fixture::list(13, &[]));
@@ -338,7 +338,7 @@ async fn a_throttled_probe_keeps_the_watch() {
 #[tokio::test(start_paused = true)]
 async fn a_probe_below_the_published_version_starts_an_epoch() {
     let (mut scene, _watch) = Scene::watching(10, &[pod("p", 5)]).await;
-    scene.calls.expect(PROBE).await.json(200, fixture::list(8, &[]));
+    scene.calls.expect(PROBE_WITHIN).await.json(200, fixture::list(8, &[]));
     scene.calls.expect(LIST).await.json(200, fixture::list(8, &[]));
     scene.calls.expect_watch(8).await;
     assert_eq!((scene.shown(), scene.view().epoch), (Some(8), 1));
@@ -349,8 +349,8 @@ async fn a_storage_restored_in_a_break_starts_an_epoch_before_its_versions_are_u
     let (mut scene, watch) = Scene::watching(10, &[pod("p", 5)]).await;
     watch.fail();
     // No watch is open yet: it would be accepted, and the events up to 10 would be missing.
-    drop(scene.calls.expect(PROBE).await);
-    scene.calls.expect(PROBE).await.json(200, fixture::list(8, &[]));
+    drop(scene.calls.expect(PROBE_WITHIN).await);
+    scene.calls.expect(PROBE_WITHIN).await.json(200, fixture::list(8, &[]));
     scene.calls.expect(LIST).await.json(200, fixture::list(9, &[pod("q", 9)]));
     scene.calls.expect_watch(9).await;
     assert_eq!((scene.objects(), scene.view().epoch), (vec!["a/q@9".to_owned()], 1));
@@ -365,7 +365,7 @@ async fn a_doubted_state_is_proven_anew_by_another_connection() {
     scene.replica.doubt();
     assert_eq!(scene.view().proven_at, None);
     // The event that had arrived is not read.
-    scene.calls.expect(PROBE).await.json(200, fixture::list(30, &[]));
+    scene.calls.expect(PROBE_WITHIN).await.json(200, fixture::list(30, &[]));
     let watch = scene.calls.expect_watch(10).await.pipe();
     assert_eq!(scene.view().proven_at, None);
     watch.send(bookmark(31));

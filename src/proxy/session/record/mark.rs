@@ -303,20 +303,17 @@ impl Mark {
         {
             return Vec::new();
         }
-        let between = |after: &ResourceVersion, until: &ResourceVersion| Doubt {
-            of: self.of.clone(),
-            origin: self.origin,
-            at: at.clone(),
-            after: after.clone(),
-            until: until.clone(),
-            digest: self.digest,
+        let between = |after: &ResourceVersion, until: &ResourceVersion| {
+            let (of, origin, digest) = (self.of.clone(), self.origin, self.digest);
+            let (at, after, until) = (at.clone(), after.clone(), until.clone());
+            Doubt { of, origin, at, after, until, digest }
         };
         let Some(cleared) = self.cleared_of(requirement.held.query, at) else {
             return vec![between(at, &self.version)];
         };
         let before = (*at < cleared.from).then(|| between(at, &cleared.from));
-        let is_known = cleared.until >= self.version;
-        let since = (!is_known).then(|| between(at.max(&cleared.until), &self.version));
+        let since =
+            (cleared.until < self.version).then(|| between(at.max(&cleared.until), &self.version));
         before.into_iter().chain(since).collect()
     }
 
