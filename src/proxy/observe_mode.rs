@@ -18,31 +18,29 @@ use tokio::{
 
 use super::{
     Proxy,
-    authorize::Attributes,
     decide::{
-        self, DocumentPlan, DocumentSource, Forward, ForwardReason, LocalRead, Plan, Rewriting,
-        Step,
+        DocumentPlan, DocumentSource, Forward, ForwardReason, LocalRead, Plan, Rewriting, Step,
     },
     discovery::{Known, Offer},
     evidence::weigh,
     forward::Learners,
     pacing::Toll,
+    planning::Question,
     request_log::RequestLog,
     session::Source,
     sessions::{RequestContext, SharedSession},
     shadow::Check,
-    target::{Target, negotiate},
+    target::Target,
     write_observer,
 };
 use crate::{
-    api::{Verb, media::Negotiated, request::RequestInfo, version::VersionMatch},
+    api::{request::RequestInfo, version::VersionMatch},
     body::Body,
-    cache::{Attached, Demand, Lookup, Replica, portion::Portion},
+    cache::{Attached, Lookup, Replica, portion::Portion},
     config::Config,
     error::Error,
     metrics::Would,
     policy::ResourcePolicy,
-    websocket::Asked,
 };
 
 /// The outcome of a request in mode `enforce`.
@@ -158,10 +156,10 @@ impl Proxy {
     ) -> Prediction {
         let (caller, now) = (context.caller(), Instant::now());
         let rules = target.rules(&config.policy, headers);
-        if target.info.verb() == Verb::Watch {
-            return self.predict_watch(context, session, target, &rules, headers);
-        }
-        let predicted = self.predict_read(context, session, target, &rules, headers);
+        let predicted = match self.question(target, &rules, headers, session) {
+            Ok(question) => self.predict_answer(context, session, target, &rules, &question),
+            Err(plan) => Prediction::by(&plan),
+        };
         let Some(plan) = predicted.plan() else { return predicted };
         let paced = self.pacing.check(&plan, target, caller, &rules, now);
         match paced.plan {
@@ -170,83 +168,40 @@ impl Proxy {
         }
     }
 
-    fn predict_watch(
+    fn predict_answer(
         &self,
         context: &RequestContext,
         session: &SharedSession,
         target: &Arc<Target>,
         rules: &ResourcePolicy,
-        headers: &HeaderMap,
+        question: &Question<'_>,
     ) -> Prediction {
-        let (info, caller) = (&target.info, context.caller());
-        let (media, asked) = (Negotiated::of_watch(headers), Asked::of(headers));
-        let candidate =
-            decide::watch_candidate(info, caller, media, &asked, rules, &session.lock());
-        let candidate = match candidate {
-            Ok(candidate) => candidate,
-            Err(plan) => return Prediction::by(&plan),
-        };
-        let attributes_of = |request: &_| Attributes::of_watch(caller, request, candidate.watch);
+        let attributes_of = |request: &_| question.attributes(context.caller(), request);
         if let Err(reason) = self.predict_permissions(context, target, rules, attributes_of) {
-            return Prediction::by(&Plan::Forward(Forward::detour(candidate.watch, reason)));
+            return Prediction::by(&question.refused(reason));
         }
-        let lookup = self.cache.lookup(&candidate.watch.query, candidate.form(), Demand::Ignore);
-        let (now, waited) = (Instant::now(), Duration::ZERO);
-        let replica = match &lookup {
-            Lookup::Found(view) => Some(view.replica.clone()),
-            Lookup::Absent(_) => None,
+        let (lookup, now) = (question.lookup(&self.cache), Instant::now());
+        weigh(&self.cache, session, question.query(), &lookup);
+        let mut session = session.lock();
+        let plan = match question.decide(&lookup, &session, now, Duration::ZERO) {
+            Step::Act(plan) => Some(plan),
+            Step::Await(_) => None,
         };
-        weigh(&self.cache, session, &candidate.watch.query, &lookup);
-        let step = decide::decide_watch(&candidate, &lookup, &session.lock(), now, waited);
-        let mut predicted = match step {
-            Step::Act(plan) => Prediction::by(&plan),
-            Step::Await(_) => Prediction::of(Would::Watch),
+        let would = match question {
+            Question::Read(_) => Would::Read,
+            Question::Watch(_) => Would::Watch,
         };
+        let mut predicted = plan.as_ref().map_or_else(|| Prediction::of(would), Prediction::by);
+        let Lookup::Found(view) = lookup else { return predicted };
         if predicted.would == Would::Watch {
-            predicted.attached = replica.map(|replica| replica.attach());
+            predicted.attached = Some(view.replica.attach());
+        }
+        if let Some(Plan::Read(read)) = plan {
+            let version = read.snapshot.version();
+            session.shown_by(view.replica.shape(), version, Source::Storage, now);
+            predicted.answer = Some(Answer { replica: view.replica, read });
         }
         predicted
-    }
-
-    fn predict_read(
-        &self,
-        context: &RequestContext,
-        session: &SharedSession,
-        target: &Arc<Target>,
-        rules: &ResourcePolicy,
-        headers: &HeaderMap,
-    ) -> Prediction {
-        let (info, caller) = (&target.info, context.caller());
-        let media = negotiate(info, headers);
-        let mut candidate = match decide::candidate(info, caller, media, rules, &session.lock()) {
-            Ok(candidate) => candidate,
-            Err(plan) => return Prediction::by(&plan),
-        };
-        // Only a page has a token.
-        candidate.token_form = candidate
-            .read
-            .limit
-            .and_then(|_| self.cache.token_form(&candidate.read.query.resource.group_resource()));
-        let attributes_of = |request: &_| Attributes::of_read(caller, request, candidate.read);
-        if let Err(reason) = self.predict_permissions(context, target, rules, attributes_of) {
-            return Prediction::by(&Plan::Forward(Forward { reason, rewriting: Rewriting::Keep }));
-        }
-        let lookup = self.cache.lookup(&candidate.read.query, candidate.form(), candidate.demand);
-        let now = Instant::now();
-        weigh(&self.cache, session, &candidate.read.query, &lookup);
-        let mut session = session.lock();
-        match decide::decide(&candidate, &lookup, &session, now, Duration::ZERO) {
-            Step::Await(_) => Prediction::of(Would::Read),
-            Step::Act(plan) => {
-                let mut predicted = Prediction::by(&plan);
-                if let (Plan::Read(read), Lookup::Found(view)) = (plan, lookup) {
-                    let version = read.snapshot.version();
-                    session.shown_by(view.replica.shape(), version, Source::Storage, now);
-                    predicted.answer = Some(Answer { replica: view.replica, read });
-                }
-                predicted
-            }
-        }
     }
 
     /// Reports whether the response is compared with the one from the cache.

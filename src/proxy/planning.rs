@@ -14,7 +14,9 @@ use super::{
     aggregation::GroupServer,
     authorize::Attributes,
     coalesce::SendTime,
-    decide::{self, Forward, ForwardReason, Pace, Plan, Rewriting, Step},
+    decide::{
+        self, Candidate, Forward, ForwardReason, Pace, Plan, Rewriting, Step, WatchCandidate,
+    },
     evidence::weigh,
     identify::Caller,
     request_log::RequestLog,
@@ -31,11 +33,17 @@ use crate::{
         version::VersionMatch,
     },
     body::Body,
-    cache::{Demand, Lookup},
+    cache::{Cache, Demand, Lookup},
     error::Error,
     policy::ResourcePolicy,
     websocket::Asked,
 };
+
+/// A read or watch that memory could answer.
+pub(super) enum Question<'a> {
+    Read(Candidate<'a>),
+    Watch(WatchCandidate<'a>),
+}
 
 // === impl Proxy ===
 
@@ -50,9 +58,6 @@ impl Proxy {
         headers: &HeaderMap,
         log: &mut RequestLog,
     ) -> Plan {
-        if target.info.verb() == Verb::Watch {
-            return self.plan_watch(context, target, rules, headers, log).await;
-        }
         let arrived = Instant::now();
         let plan = self.plan_read(context, target, rules, headers, log).await;
         let paced = self.pacing.check(&plan, target, context.caller(), rules, arrived);
@@ -85,39 +90,6 @@ impl Proxy {
         }
     }
 
-    async fn plan_watch(
-        &self,
-        context: &RequestContext,
-        target: &Target,
-        rules: &ResourcePolicy,
-        headers: &HeaderMap,
-        log: &RequestLog,
-    ) -> Plan {
-        let (info, caller, arrived) = (&target.info, context.caller(), Instant::now());
-        let (media, asked) = (Negotiated::of_watch(headers), Asked::of(headers));
-        let candidate = {
-            let session = context.session.lock();
-            decide::watch_candidate(info, caller, media, &asked, rules, &session)
-        };
-        let candidate = match candidate {
-            Ok(candidate) => candidate,
-            Err(plan) => return plan,
-        };
-        let attributes_of = |request: &_| Attributes::of_watch(caller, request, candidate.watch);
-        if let Err(reason) = self.may_know(context, target, rules, attributes_of).await {
-            // The review may have failed: the apiserver refuses a caller without the right itself.
-            return Plan::Forward(Forward::detour(candidate.watch, reason));
-        }
-        // A watch that begins with the state is a list, and may be an informer's initial one.
-        let begins_with_state = candidate.watch.start == Start::State;
-        let demand = if begins_with_state { Demand::Repeated } else { Demand::Ignore };
-        let lookup = self.cache.lookup(&candidate.watch.query, candidate.form(), demand);
-        let step = |lookup: &Lookup, session: &Session, now, waited| {
-            decide::decide_watch(&candidate, lookup, session, now, waited)
-        };
-        self.settle((&context.session, &candidate.watch.query), arrived, lookup, step, log).await
-    }
-
     async fn plan_read(
         &self,
         context: &RequestContext,
@@ -126,30 +98,43 @@ impl Proxy {
         headers: &HeaderMap,
         log: &RequestLog,
     ) -> Plan {
-        let (info, caller, arrived) = (&target.info, context.caller(), Instant::now());
-        let media = negotiate(info, headers);
-        if let Some(rest) = rest(info) {
+        let (arrived, session) = (Instant::now(), &context.session);
+        if let Some(rest) = rest(&target.info) {
+            let media = negotiate(&target.info, headers);
             return self.plan_page(context, target, rules, media, rest).await;
         }
-        let candidate = decide::candidate(info, caller, media, rules, &context.session.lock());
-        let mut candidate = match candidate {
-            Ok(candidate) => candidate,
+        let question = match self.question(target, rules, headers, session) {
+            Ok(question) => question,
             Err(plan) => return plan,
         };
-        // Only a page has a token.
-        candidate.token_form = candidate
-            .read
-            .limit
-            .and_then(|_| self.cache.token_form(&candidate.read.query.resource.group_resource()));
-        let attributes_of = |request: &_| Attributes::of_read(caller, request, candidate.read);
+        let attributes_of = |request: &_| question.attributes(context.caller(), request);
         if let Err(reason) = self.may_know(context, target, rules, attributes_of).await {
-            return Plan::Forward(Forward { reason, rewriting: Rewriting::Keep });
+            return question.refused(reason);
         }
-        let lookup = self.cache.lookup(&candidate.read.query, candidate.form(), candidate.demand);
-        let step = |lookup: &Lookup, session: &Session, now, waited| {
-            decide::decide(&candidate, lookup, session, now, waited)
-        };
-        self.settle((&context.session, &candidate.read.query), arrived, lookup, step, log).await
+        self.settle(session, &question, arrived, log).await
+    }
+
+    /// Returns the read or watch that memory could answer, or else the plan of its forward.
+    pub(super) fn question<'a>(
+        &self,
+        target: &'a Target,
+        rules: &ResourcePolicy,
+        headers: &HeaderMap,
+        session: &SharedSession,
+    ) -> Result<Question<'a>, Plan> {
+        let (info, caller) = (&target.info, target.caller());
+        if info.verb() == Verb::Watch {
+            let (media, asked) = (Negotiated::of_watch(headers), Asked::of(headers));
+            let session = session.lock();
+            let watch = decide::watch_candidate(info, caller, media, &asked, rules, &session)?;
+            return Ok(Question::Watch(watch));
+        }
+        let media = negotiate(info, headers);
+        let mut read = decide::candidate(info, caller, media, rules, &session.lock())?;
+        // Only a page has a token.
+        let token_form = |_| self.cache.token_form(&read.read.query.resource.group_resource());
+        read.token_form = read.read.limit.and_then(token_form);
+        Ok(Question::Read(read))
     }
 
     async fn plan_page(
@@ -218,16 +203,16 @@ impl Proxy {
     /// Decides by the current state, and repeats that while a wait can help.
     async fn settle(
         &self,
-        (session, query): (&SharedSession, &Query),
+        session: &SharedSession,
+        question: &Question<'_>,
         arrived: Instant,
-        mut lookup: Lookup,
-        decide: impl Fn(&Lookup, &Session, Instant, Duration) -> Step,
         log: &RequestLog,
     ) -> Plan {
+        let mut lookup = question.lookup(&self.cache);
         loop {
             let now = Instant::now();
-            weigh(&self.cache, session, query, &lookup);
-            let step = decide(&lookup, &session.lock(), now, now - arrived);
+            weigh(&self.cache, session, question.query(), &lookup);
+            let step = question.decide(&lookup, &session.lock(), now, now - arrived);
             match step {
                 Step::Act(plan) => return plan,
                 Step::Await(wait) => {
@@ -255,6 +240,62 @@ impl Proxy {
                 self.cache.lags(query);
             }
             _ => {}
+        }
+    }
+}
+
+// === impl Question ===
+
+impl Question<'_> {
+    /// Returns the query that a replica must cover.
+    pub(super) fn query(&self) -> &Query {
+        match self {
+            Self::Read(read) => &read.read.query,
+            Self::Watch(watch) => &watch.watch.query,
+        }
+    }
+
+    /// Returns the attributes that its caller must be allowed.
+    pub(super) fn attributes(&self, caller: Caller, request: &ResourceRequest) -> Attributes {
+        match self {
+            Self::Read(read) => Attributes::of_read(caller, request, read.read),
+            Self::Watch(watch) => Attributes::of_watch(caller, request, watch.watch),
+        }
+    }
+
+    /// Returns the plan for a caller who may not know of replicas. The review may have failed: the
+    /// apiserver refuses a caller without the right itself.
+    pub(super) fn refused(&self, reason: ForwardReason) -> Plan {
+        Plan::Forward(match self {
+            Self::Read(_) => Forward { reason, rewriting: Rewriting::Keep },
+            Self::Watch(watch) => Forward::detour(watch.watch, reason),
+        })
+    }
+
+    /// Finds the replica. A watch that begins with the state is a list, and may be an informer's
+    /// initial one.
+    pub(super) fn lookup(&self, cache: &Cache) -> Lookup {
+        let (form, demand) = match self {
+            Self::Read(read) => (read.form(), read.demand),
+            Self::Watch(watch) if watch.watch.start == Start::State => {
+                (watch.form(), Demand::Repeated)
+            }
+            Self::Watch(watch) => (watch.form(), Demand::Ignore),
+        };
+        cache.lookup(self.query(), form, demand)
+    }
+
+    /// Decides whether the current state may answer it.
+    pub(super) fn decide(
+        &self,
+        lookup: &Lookup,
+        session: &Session,
+        now: Instant,
+        waited: Duration,
+    ) -> Step {
+        match self {
+            Self::Read(read) => decide::decide(read, lookup, session, now, waited),
+            Self::Watch(watch) => decide::decide_watch(watch, lookup, session, now, waited),
         }
     }
 }
