@@ -27,6 +27,8 @@ pub(super) struct LearningBody {
 /// The learning that is not finished yet.
 struct Pending {
     learner: Learner,
+    /// `true` once a part of the body came.
+    begun: bool,
     exchange: SessionExchange,
     code: StatusCode,
     /// The items of a list so far, if the list can be compared.
@@ -46,7 +48,7 @@ impl LearningBody {
     ) -> Self {
         let listing = exchange.listing();
         let learner = if listing.is_some() { learner.with_items() } else { learner };
-        let learning = Some(Pending { learner, exchange, code, listing, content });
+        let learning = Some(Pending { learner, begun: false, exchange, code, listing, content });
         let mut body = Self { inner, held: None, ended: false, learning };
         if body.inner.is_end_stream() {
             body.conclude();
@@ -58,6 +60,7 @@ impl LearningBody {
     fn read_along(&mut self, frame: &Frame<Bytes>) {
         let Some(pending) = &mut self.learning else { return };
         let Some(bytes) = frame.data_ref() else { return };
+        pending.begun = true;
         pending.learner.push(bytes);
         if let Some(listing) = &mut pending.listing {
             let items = pending.learner.take_items().into_iter();
@@ -81,10 +84,8 @@ impl LearningBody {
     }
 
     fn conclude(&mut self) {
-        let Some(Pending { learner, exchange, code, listing, content }) = self.learning.take()
-        else {
-            return;
-        };
+        let Some(pending) = self.learning.take() else { return };
+        let Pending { learner, exchange, code, listing, content, .. } = pending;
         match listing {
             Some(listing) => {
                 let learned = learner.finish();
@@ -158,10 +159,67 @@ impl http_body::Body for LearningBody {
 impl Drop for LearningBody {
     /// Leaves a barrier for a write whose response was not read to its end, and a mark for a list.
     fn drop(&mut self) {
-        let Some(Pending { exchange, learner, .. }) = self.learning.take() else { return };
+        let Some(pending) = self.learning.take() else { return };
+        let Pending { exchange, learner, begun, .. } = pending;
         match (exchange.subject, &exchange.key) {
+            // Nothing was shown.
+            (Subject::Read { .. }, _) if !begun => {}
             (Subject::Read { .. }, None) => exchange.unread(learner.list_version()),
             _ => exchange.lost(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, Method, Response, Uri, header::CONTENT_TYPE};
+    use http_body_util::{BodyExt, StreamBody};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::{
+        api::request::RequestInfo,
+        cache::testing::pods,
+        proxy::{
+            SharedSession,
+            decide::Rewriting,
+            forward::learn::Learning,
+            session::{Held, Session, Verdict},
+        },
+    };
+
+    /// Returns the verdict about a replica at version 10 after a list at 20 was read up to a number of
+    /// its chunks.
+    async fn verdict_after(chunks: usize) -> Verdict {
+        let uri = Uri::from_static("/api/v1/namespaces/shop/pods");
+        let info = RequestInfo::parse(&Method::GET, &uri, &HeaderMap::new());
+        let request = info.resource_request().expect("a list");
+        let session = SharedSession::new(Session::default());
+        let learning = Learning::of(request, &Rewriting::Keep, &session, Instant::now());
+        let parts = [
+            r#"{"kind":"PodList","apiVersion":"v1","metadata":"#,
+            r#"{"resourceVersion":"20"},"items":["#,
+            r#"{"metadata":{"name":"a","namespace":"shop","resourceVersion":"15"}}]}"#,
+        ];
+        let frames =
+            parts.map(|part| Ok::<_, BoxError>(Frame::data(Bytes::from_static(part.as_bytes()))));
+        let body = Body::wrap(StreamBody::new(futures_util::stream::iter(frames)));
+        let response = Response::builder().header(CONTENT_TYPE, "application/json").body(body);
+        let mut body = learning.learn(response.expect("a response")).into_body();
+        for _ in 0..chunks {
+            body.frame().await.expect("a chunk").expect("a chunk");
+        }
+        drop(body);
+        let query = &request.read.as_ref().expect("a read").query;
+        let snapshot = pods(10, &[]);
+        session.lock().judge(query, Held { query, snapshot: &snapshot }, Instant::now())
+    }
+
+    #[tokio::test]
+    async fn a_list_of_which_nothing_was_shown_binds_nothing() {
+        assert_eq!(verdict_after(0).await, Verdict::Satisfied);
+        for chunks in 1..=3 {
+            assert_ne!(verdict_after(chunks).await, Verdict::Satisfied, "{chunks}");
         }
     }
 }
