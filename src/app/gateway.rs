@@ -87,7 +87,7 @@ async fn start(options: &GatewayOptions, shared: &Shared) -> anyhow::Result<Star
         metrics: shared.metrics.clone(),
         upstream,
     });
-    tokio::spawn(shared.heartbeat.clone().run());
+    shared.beat();
     listeners.serve(shared, &running)?;
     configuration.follow(shared);
     drop(listening);

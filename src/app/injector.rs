@@ -120,7 +120,7 @@ async fn run(shared: &Shared, options: &InjectorOptions, announce: Announce) -> 
         listen::Drain { begin: begin.clone(), deadline: DRAIN_DEADLINE },
         shared.metrics.clone(),
     ));
-    tokio::spawn(shared.heartbeat.clone().run());
+    shared.beat();
     tokio::spawn(keep_metrics(shared.metrics.clone()));
     drop(listening);
     announce(&Announcement { server, source, kubeconfig: None, asks_apiserver: false }, None)?;

@@ -78,7 +78,7 @@ async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Starte
         metrics: shared.metrics.clone(),
         upstream,
     });
-    tokio::spawn(shared.heartbeat.clone().run());
+    shared.beat();
     listeners.serve(shared, &running)?;
     configuration.follow(shared);
     shared.admin.spawn(follow(followed, shared.follower(options.follow_context)));

@@ -203,6 +203,11 @@ pub(super) fn own_certificates(
     Ok((authority, serving))
 }
 
+#[expect(clippy::exit, reason = "the threads of the data path cannot be asked to end")]
+fn end_at_once() {
+    std::process::exit(1)
+}
+
 /// Returns the hosts that CONNECT may open: the apiserver's as its clients know it.
 ///
 /// An apiserver below a path gets none: its clients send that path already, and Listless would add
@@ -231,6 +236,18 @@ impl Shared {
             admin,
             switched: CancellationToken::new(),
         }
+    }
+
+    /// Starts the heartbeat of the data path. The process ends when it stops: a supervisor, a kubelet
+    /// or a service manager starts another one, and clients do not wait for nothing.
+    pub(super) fn beat(&self) {
+        tokio::spawn(self.heartbeat.clone().run());
+        let stopped = self.heartbeat.clone().stopped();
+        self.admin.spawn(async move {
+            stopped.await;
+            tracing::error!("the data path has run nothing for a minute: the process ends");
+            end_at_once();
+        });
     }
 
     /// Returns a follower for a task. It can end serving only if `may_end`.

@@ -139,7 +139,7 @@ async fn start(
         metrics: shared.metrics.clone(),
         upstream,
     });
-    tokio::spawn(shared.heartbeat.clone().run());
+    shared.beat();
     listeners.serve(shared, &running)?;
     configuration.follow(shared);
     shared.admin.spawn(follower.follow(serving, shared.drain.watch()));

@@ -23,6 +23,7 @@ mod clock;
 mod descriptors;
 mod drain;
 mod flood;
+mod hung;
 mod killed;
 mod large;
 mod malformed;

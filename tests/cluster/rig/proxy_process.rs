@@ -195,6 +195,11 @@ impl ProxyProcess {
         self.process.resident_bytes()
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// The last lines it wrote.
     pub fn log(&self) -> String {
         self.process.log_tail(40)
