@@ -8,6 +8,8 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use flate2::{Compress, Compression, Crc, FlushCompress};
 
+use crate::held_bytes::HeldBytes;
+
 /// A compressed text.
 #[derive(Debug)]
 pub struct Segment {
@@ -31,6 +33,7 @@ pub struct Deflaters {
     thorough: Option<Compress>,
     buffer: Vec<u8>,
     deflated: Vec<u8>,
+    held: HeldBytes,
 }
 
 /// Adjacent segments with their common checksum.
@@ -92,6 +95,11 @@ impl Effort {
 // === impl Deflaters ===
 
 impl Deflaters {
+    /// Creates compressors whose segments are counted.
+    pub fn counting(held: HeldBytes) -> Self {
+        Self { held, ..Self::default() }
+    }
+
     /// Compresses a text of less than 4 GiB; `before` is the end of the text before it, and may be
     /// empty.
     pub fn segment(&mut self, effort: Effort, before: &[u8], text: &[u8]) -> Segment {
@@ -123,7 +131,7 @@ impl Deflaters {
         }
         let mut crc = Crc::new();
         crc.update(text);
-        Segment { deflated: Bytes::copy_from_slice(&self.deflated), crc }
+        Segment { deflated: self.held.hold(Bytes::copy_from_slice(&self.deflated)), crc }
     }
 }
 

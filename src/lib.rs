@@ -16,6 +16,7 @@ pub mod error;
 pub mod explain;
 pub mod gzip;
 pub mod hash;
+mod held_bytes;
 pub mod injector;
 pub mod insight;
 pub mod lifecycle;

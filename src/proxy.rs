@@ -49,7 +49,7 @@ use self::{
     forward::{Clients, Forwarder, Learners},
     identify::Identify,
     listen::{Connection, Serve},
-    local::Local,
+    local::{Local, NotMade},
     observe_mode::Prefetches,
     pacing::Pacing,
     request_log::{Records, RequestLog},
@@ -263,13 +263,15 @@ impl Proxy {
             if let Some(outstanding) = outstanding {
                 self.cache.keep(outstanding, now);
             }
-            let answered = self.local.read(read, allowed, &target.body, request.headers()).await;
-            if let Some(mut response) = answered {
-                self.warnings.repeat(&read.query.resource, response.headers_mut());
-                log.shown_content(self.insight.content(&version), held);
-                return Ok(log.hit(level, Some(given), response));
+            match self.local.read(read, allowed, &target.body, request.headers()).await {
+                Ok(mut response) => {
+                    self.warnings.repeat(&read.query.resource, response.headers_mut());
+                    log.shown_content(self.insight.content(&version), held);
+                    return Ok(log.hit(level, Some(given), response));
+                }
+                Err(NotMade::Unprintable) => reason = ForwardReason::MediaType(unprintable),
+                Err(NotMade::TooManyBytes) => reason = ForwardReason::TooManyBytes,
             }
-            reason = ForwardReason::MediaType(unprintable);
         }
         let forward = Forward { reason, rewriting: Rewriting::Keep };
         log.decided(&Plan::Forward(forward.clone()));

@@ -358,6 +358,8 @@ label! {
         DiscoveryBytes = "discovery_bytes",
         /// Bytes of responses kept for repetition.
         KeptResponses = "kept_responses",
+        /// Bytes of compressed and printed responses that clients have not read.
+        UnreadResponses = "unread_responses",
         /// Bytes of responses that identical reads share.
         SharedResponses = "shared_responses",
         /// Resources with metric labels of their own.

@@ -11,10 +11,7 @@ use std::{
     collections::{HashMap, VecDeque},
     future::Future,
     mem,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use bytes::Bytes;
@@ -23,9 +20,10 @@ use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch};
 
 use crate::{
-    body::{Body, PIECE_OVERHEAD_BYTES},
+    body::Body,
     error::Chain,
     hash::{Digest, digest},
+    held_bytes::{HeldBytes, memory},
     metrics::{Limit, Metrics},
     proxy::{decide::Rewriting, identify::Caller},
     upstream,
@@ -36,20 +34,9 @@ pub struct Coalesce {
     keys: Arc<Mutex<HashMap<CoalesceKey, KeyState>>>,
     /// The places of the reads that wait for the request of another one.
     places: Semaphore,
+    /// The bytes of shared responses until their last reader has them.
     held: HeldBytes,
-}
-
-/// The counter of the bytes of shared responses until their last reader has them.
-#[derive(Clone)]
-struct HeldBytes {
-    bytes: Arc<AtomicUsize>,
     metrics: Metrics,
-}
-
-/// A chunk of a shared response.
-struct HeldChunk {
-    chunk: Bytes,
-    held: Arc<AtomicUsize>,
 }
 
 /// The digest of everything that a shared response depends on.
@@ -103,6 +90,7 @@ struct BufferedResponse {
 struct Leader {
     keys: Arc<Mutex<HashMap<CoalesceKey, KeyState>>>,
     held: HeldBytes,
+    metrics: Metrics,
     key: CoalesceKey,
     flight: watch::Sender<Flight>,
     permit: Option<OwnedSemaphorePermit>,
@@ -151,8 +139,8 @@ impl CoalesceKey {
 impl Coalesce {
     /// Creates an empty set.
     pub fn new(metrics: Metrics) -> Self {
-        let held = HeldBytes { bytes: Arc::default(), metrics };
-        Self { keys: Arc::default(), places: Semaphore::new(WAITERS_MAX), held }
+        let (held, places) = (HeldBytes::default(), Semaphore::new(WAITERS_MAX));
+        Self { keys: Arc::default(), places, held, metrics }
     }
 
     /// Returns the response to this read; calls `send` only if this read has to send the request. A
@@ -195,7 +183,7 @@ impl Coalesce {
         let state = keys.entry(key).or_insert_with(KeyState::new);
         if let Some(flight) = &state.gathering {
             let Ok(place) = self.places.try_acquire() else {
-                self.held.metrics.limit_reached(Limit::SharedResponses);
+                self.metrics.limit_reached(Limit::SharedResponses);
                 return Role::Alone;
             };
             return Role::Waiter(flight.clone(), place);
@@ -203,8 +191,8 @@ impl Coalesce {
         let (flight, gathering) = watch::channel(Flight::Open);
         state.gathering = Some(gathering);
         state.leaders += 1;
-        let (keys, held) = (self.keys.clone(), self.held.clone());
-        Role::Leader(Leader { keys, held, key, flight, permit: None })
+        let (keys, held, metrics) = (self.keys.clone(), self.held.clone(), self.metrics.clone());
+        Role::Leader(Leader { keys, held, metrics, key, flight, permit: None })
     }
 }
 
@@ -242,7 +230,7 @@ impl Leader {
         if self.flight.receiver_count() == 0 {
             return Ok(response);
         }
-        let (response, flight) = buffer(response, &self.held).await;
+        let (response, flight) = buffer(response, &self.held, &self.metrics).await;
         self.flight.send_replace(flight);
         Ok(response)
     }
@@ -273,34 +261,6 @@ impl Drop for Leader {
     }
 }
 
-// === impl HeldBytes ===
-
-impl HeldBytes {
-    /// Counts a chunk until it is dropped; `false` if all chunks exceed the limit now.
-    fn hold(&self, chunk: Bytes) -> (Bytes, bool) {
-        let length = memory(&chunk);
-        let fits = self.bytes.fetch_add(length, Ordering::Relaxed) + length <= HELD_BYTES_MAX;
-        if !fits {
-            self.metrics.limit_reached(Limit::SharedResponses);
-        }
-        (Bytes::from_owner(HeldChunk { chunk, held: self.bytes.clone() }), fits)
-    }
-}
-
-// === impl HeldChunk ===
-
-impl AsRef<[u8]> for HeldChunk {
-    fn as_ref(&self) -> &[u8] {
-        &self.chunk
-    }
-}
-
-impl Drop for HeldChunk {
-    fn drop(&mut self) {
-        self.held.fetch_sub(memory(&self.chunk), Ordering::Relaxed);
-    }
-}
-
 // === impl BufferedResponse ===
 
 impl BufferedResponse {
@@ -313,7 +273,11 @@ impl BufferedResponse {
 }
 
 /// Reads a response to share it. Returns it as a stream if it is too large or breaks off.
-async fn buffer(response: Response<Body>, held: &HeldBytes) -> (Response<Body>, Flight) {
+async fn buffer(
+    response: Response<Body>,
+    held: &HeldBytes,
+    metrics: &Metrics,
+) -> (Response<Body>, Flight) {
     let (parts, mut body) = response.into_parts();
     let mut chunks = VecDeque::new();
     let mut bytes = 0;
@@ -322,8 +286,11 @@ async fn buffer(response: Response<Body>, held: &HeldBytes) -> (Response<Body>, 
             Ok(frame) => match frame.into_data() {
                 Ok(chunk) => {
                     bytes += memory(&chunk);
-                    let (chunk, fits) = held.hold(chunk);
-                    chunks.push_back(chunk);
+                    chunks.push_back(held.hold(chunk));
+                    let fits = held.total() <= HELD_BYTES_MAX;
+                    if !fits {
+                        metrics.limit_reached(Limit::SharedResponses);
+                    }
                     fits && bytes <= SHARED_BYTES_MAX
                 }
                 Err(_trailers) => true,
@@ -343,10 +310,6 @@ async fn buffer(response: Response<Body>, held: &HeldBytes) -> (Response<Body>, 
     let buffered =
         BufferedResponse { status: parts.status, headers: parts.headers.clone(), chunks };
     (buffered.response(), Flight::Done(buffered))
-}
-
-fn memory(chunk: &Bytes) -> usize {
-    chunk.len() + PIECE_OVERHEAD_BYTES
 }
 
 /// Returns a body of the chunks already read, followed by the rest.

@@ -4,6 +4,7 @@
 
 mod bodies;
 mod gzip;
+mod made;
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -33,13 +34,16 @@ use crate::{
 };
 use bodies::{Bodies, Encoding, Made};
 use gzip::Gzip;
+use made::MadeBytes;
 
 pub use bodies::Remembered;
+pub use made::NotMade;
 
 /// The builder of responses, with recently used bodies.
 pub struct Local {
     bodies: Bodies,
     gzip: Arc<Gzip>,
+    made: MadeBytes,
 }
 
 /// A requested list.
@@ -73,19 +77,19 @@ const HEADERS: usize = 6;
 impl Local {
     /// Creates it; must be called within a tokio runtime. Its bodies share the limits of the cache.
     pub fn new(cache: Cache, metrics: Metrics) -> Self {
-        let gzip = Arc::<Gzip>::default();
-        Self { bodies: Bodies::new(cache, metrics, gzip.clone()), gzip }
+        let made = MadeBytes::new(cache.clone(), metrics.clone());
+        let gzip = Arc::new(Gzip::new(made.clone()));
+        Self { bodies: Bodies::new(cache, metrics, gzip.clone()), gzip, made }
     }
 
-    /// Returns the apiserver's response to this read at the snapshot's version; `None` if the cache
-    /// cannot produce the representation.
+    /// Returns the apiserver's response to this read at the snapshot's version.
     pub async fn read(
         &self,
         read: &Read,
         answer: Authorized<LocalRead>,
         remembered: &Remembered,
         headers: &HeaderMap,
-    ) -> Option<Response<Body>> {
+    ) -> Result<Response<Body>, NotMade> {
         let LocalRead { snapshot, representation, replica, portion, .. } = answer.into_inner();
         let (query, now) = (&read.query, replica.clock().now());
         let wanted = Wanted { replica, snapshot, query, portion, representation, now };
@@ -100,7 +104,7 @@ impl Local {
         wanted: &Wanted<'_>,
         remembered: &Remembered,
         headers: &HeaderMap,
-    ) -> Option<Response<Body>> {
+    ) -> Result<Response<Body>, NotMade> {
         let accepts_gzip = media::accepts_gzip(accept_encoding(headers));
         let given = remembered.of(wanted);
         let (encoding, chunks) = match given.filter(|given| is_right(given, accepts_gzip)) {
@@ -116,7 +120,7 @@ impl Local {
         };
         let form = wanted.representation.form(wanted.snapshot.form());
         let media_type = form.media_type();
-        Some(match encoding {
+        Ok(match encoding {
             Encoding::Gzip => gzipped(chunks, media_type, headers),
             Encoding::Identity => {
                 let body = Body::chunks(Arc::unwrap_or_clone(chunks));
@@ -129,18 +133,18 @@ impl Local {
         &self,
         wanted: &Wanted<'_>,
         accepts_gzip: bool,
-    ) -> Option<(Encoding, Chunks)> {
+    ) -> Result<(Encoding, Chunks), NotMade> {
         if accepts_gzip && let Some(chunks) = self.bodies.get(wanted, Encoding::Gzip).await {
-            return Some((Encoding::Gzip, chunks));
+            return Ok((Encoding::Gzip, chunks));
         }
         let kept = self.bodies.get(wanted, Encoding::Identity).await;
         let kept = kept.map(|chunks| (Encoding::Identity, chunks));
         if let Some(kept) = kept.filter(|kept| is_right(kept, accepts_gzip)) {
-            return Some(kept);
+            return Ok(kept);
         }
         if !accepts_gzip {
-            let list = wanted.listing().body()?;
-            return Some((Encoding::Identity, self.plain(wanted, list).await));
+            let list = wanted.listing().body().ok_or(NotMade::Unprintable)?;
+            return Ok((Encoding::Identity, self.plain(wanted, list).await?));
         }
         let earlier = self.bodies.earlier(wanted).await.unwrap_or_default();
         let made = if let Some(made) = self.unchanged(wanted, &earlier) {
@@ -149,19 +153,20 @@ impl Local {
             let (listing, parts) = (wanted.listing(), earlier.stitched);
             let known = listing.known_bytes().or_else(|| Some(parts.as_ref()?.text_bytes()));
             if known.is_none_or(|bytes| bytes <= GZIP_BYTES_MIN) {
-                let list = listing.body()?;
+                let list = listing.body().ok_or(NotMade::Unprintable)?;
                 if list.bytes <= GZIP_BYTES_MIN {
-                    return Some((Encoding::Identity, self.plain(wanted, list).await));
+                    return Ok((Encoding::Identity, self.plain(wanted, list).await?));
                 }
             }
             let make = self.compressed(wanted, listing, parts);
             self.bodies.keep(wanted, Encoding::Gzip, make).await
         };
         match made.chunks {
-            Some(chunks) => Some((Encoding::Gzip, chunks)),
+            Some(chunks) => Ok((Encoding::Gzip, chunks)),
+            None if made.too_many => Err(NotMade::TooManyBytes),
             None => {
-                let list = wanted.listing().body()?;
-                Some((Encoding::Identity, self.plain(wanted, list).await))
+                let list = wanted.listing().body().ok_or(NotMade::Unprintable)?;
+                Ok((Encoding::Identity, self.plain(wanted, list).await?))
             }
         }
     }
@@ -170,8 +175,9 @@ impl Local {
     /// selects has changed since.
     fn unchanged(&self, wanted: &Wanted<'_>, earlier: &Made) -> Option<Made> {
         let Wanted { replica, snapshot, query, portion, representation, now } = wanted;
-        let Made { chunks: Some(_), stitched: Some(stitched), checkpoint: Some(then), until } =
-            earlier
+        let Made {
+            chunks: Some(_), stitched: Some(stitched), checkpoint: Some(then), until, ..
+        } = earlier
         else {
             return None;
         };
@@ -185,22 +191,25 @@ impl Local {
             until: *until,
             stitched: Some(stitched.clone()),
             checkpoint: Some(checkpoint),
+            too_many: false,
         })
     }
 
     /// Keeps a plain body, if it is not large.
-    async fn plain(&self, wanted: &Wanted<'_>, list: ListBody) -> Chunks {
-        let chunks = Arc::new(list.chunks);
-        let most = match wanted.representation {
-            Representation::Object => PLAIN_BYTES_MAX,
-            Representation::Metadata(_) | Representation::Table(_) => PRINTED_BYTES_MAX,
+    async fn plain(&self, wanted: &Wanted<'_>, list: ListBody) -> Result<Chunks, NotMade> {
+        let (chunks, most) = match wanted.representation {
+            Representation::Object => (list.chunks, PLAIN_BYTES_MAX),
+            Representation::Metadata(_) | Representation::Table(_) => {
+                (self.made.hold(list.chunks)?, PRINTED_BYTES_MAX)
+            }
         };
+        let chunks = Arc::new(chunks);
         if list.bytes <= most {
             let kept = Some(chunks.clone());
             let made = Made { chunks: kept, until: list.alike_until, ..Made::default() };
             self.bodies.keep(wanted, Encoding::Identity, async { made }).await;
         }
-        chunks
+        Ok(chunks)
     }
 
     /// Compresses a list, based on an earlier state of it.
@@ -212,12 +221,17 @@ impl Local {
     ) -> Made {
         let checkpoint = Checkpoint::of(&wanted.replica, &wanted.snapshot);
         match self.gzip.list(listing, parts.clone()).await {
-            Some(joined) if joined.text_bytes > GZIP_BYTES_MIN => Made {
+            Ok(joined) if joined.text_bytes > GZIP_BYTES_MIN => Made {
                 chunks: Some(Arc::new(joined.chunks)),
                 until: joined.alike_until,
                 stitched: Some(Arc::new(joined.stitched)),
                 checkpoint,
+                too_many: false,
             },
+            // The next request tries again.
+            Err(NotMade::TooManyBytes) => {
+                Made { stitched: parts, until: Some(wanted.now), too_many: true, ..Made::default() }
+            }
             // It became small, or cannot be printed.
             _ => Made { stitched: parts, ..Made::default() },
         }
@@ -228,29 +242,29 @@ impl Local {
         wanted: &Wanted<'_>,
         name: &str,
         headers: &HeaderMap,
-    ) -> Option<Response<Body>> {
+    ) -> Result<Response<Body>, NotMade> {
         let Wanted { snapshot, query, representation, now, .. } = wanted;
         let media_type = representation.form(snapshot.form()).media_type();
         let key = ObjectKey::new(query.scope.namespace(), name);
         let chunks = match (snapshot.object(&key), *representation) {
             (Some(object), Representation::Object) => snapshot.object_body(object),
             (Some(object), Representation::Metadata(partial)) => {
-                snapshot.metadata_body(object, partial)?
+                snapshot.metadata_body(object, partial).ok_or(NotMade::Unprintable)?
             }
             (Some(object), Representation::Table(table)) => {
-                snapshot.table_body(object, table, *now)?
+                snapshot.table_body(object, table, *now).ok_or(NotMade::Unprintable)?
             }
             (None, Representation::Object) if !names_protobuf_first(snapshot, headers) => {
-                return Some(not_found(snapshot.form(), &query.resource, name, headers));
+                return Ok(not_found(snapshot.form(), &query.resource, name, headers));
             }
             // The form of an error depends on the client's other accepted types (S-CT-06).
-            (None, _) => return None,
+            (None, _) => return Err(NotMade::Unprintable),
         };
         if media::accepts_gzip(accept_encoding(headers)) && bytes(&chunks) > GZIP_BYTES_MIN {
-            let chunks = Arc::new(self.gzip.whole(chunks).await);
-            return Some(gzipped(chunks, media_type, headers));
+            let chunks = Arc::new(self.gzip.whole(chunks).await?);
+            return Ok(gzipped(chunks, media_type, headers));
         }
-        Some(answer(StatusCode::OK, Body::chunks(chunks), media_type, headers))
+        Ok(answer(StatusCode::OK, Body::chunks(chunks), media_type, headers))
     }
 }
 

@@ -49,6 +49,8 @@ pub enum ForwardReason {
     Upgrade,
     /// The limit of watches that are served from the cache is reached.
     TooManyWatches,
+    /// Too many bytes of compressed and printed responses are on their way to clients.
+    TooManyBytes,
     /// The replica is older than a version that the session has seen, written or asked for.
     Behind,
     /// The session did something whose version is unknown.
@@ -94,6 +96,7 @@ impl ForwardReason {
             Self::BeforeWindow => "before-window",
             Self::Upgrade => "upgrade",
             Self::TooManyWatches => "too-many-watches",
+            Self::TooManyBytes => "too-many-bytes",
             Self::Behind => "behind",
             Self::Barred => "barred",
             Self::NotAuthorized => "not-authorized",
@@ -123,7 +126,9 @@ impl ForwardReason {
             | Self::BeforeWindow
             | Self::Behind
             | Self::Barred => "stale",
-            Self::Discovery | Self::NotAuthorized | Self::TooManyWatches => "miss",
+            Self::Discovery | Self::NotAuthorized | Self::TooManyWatches | Self::TooManyBytes => {
+                "miss"
+            }
         }
     }
 }

@@ -72,6 +72,8 @@ pub(super) struct Made {
     pub stitched: Option<Arc<Stitched>>,
     /// The state of the replica that it was made from.
     pub checkpoint: Option<Checkpoint>,
+    /// `true` if there is no body because too many bytes are on their way to clients.
+    pub too_many: bool,
 }
 
 /// The body that one target last received, found without a search; it keeps nothing alive.

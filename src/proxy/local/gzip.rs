@@ -11,6 +11,7 @@ use std::{
 use bytes::Bytes;
 use tokio::task::yield_now;
 
+use super::made::{MadeBytes, NotMade};
 use crate::{
     api::media::Representation,
     cache::{
@@ -23,9 +24,9 @@ use crate::{
 };
 
 /// The compressor of bodies.
-#[derive(Default)]
 pub(super) struct Gzip {
     idle: Mutex<Vec<Deflaters>>,
+    made: MadeBytes,
 }
 
 /// The text that is compressed before other requests have their turn, about a millisecond's.
@@ -34,17 +35,23 @@ const SLICE_BYTES: usize = 256 * 1024;
 // === impl Gzip ===
 
 impl Gzip {
-    /// Compresses a list, based on an earlier state of it; `None` if it cannot be printed.
+    pub(super) fn new(made: MadeBytes) -> Self {
+        Self { idle: Mutex::default(), made }
+    }
+
+    /// Compresses a list, based on an earlier state of it.
     pub(super) async fn list(
         &self,
         listing: Listing<'_>,
         base: Option<Arc<Stitched>>,
-    ) -> Option<Joined> {
+    ) -> Result<Joined, NotMade> {
         let mut stitcher = Stitcher::new(listing, base);
-        while !self.with(|deflaters| stitcher.step(deflaters, SLICE_BYTES))? {
+        let mut step = || self.with(|deflaters| stitcher.step(deflaters, SLICE_BYTES));
+        while !step().ok_or(NotMade::Unprintable)? {
+            self.made.fit()?;
             yield_now().await;
         }
-        self.with(|deflaters| stitcher.finish(deflaters))
+        self.with(|deflaters| stitcher.finish(deflaters)).ok_or(NotMade::Unprintable)
     }
 
     /// Joins the items of a compressed list as the same list in another state.
@@ -59,7 +66,7 @@ impl Gzip {
     }
 
     /// Compresses a body of which no part will be used again.
-    pub(super) async fn whole(&self, chunks: VecDeque<Bytes>) -> VecDeque<Bytes> {
+    pub(super) async fn whole(&self, chunks: VecDeque<Bytes>) -> Result<VecDeque<Bytes>, NotMade> {
         let mut member = Member::new(chunks.len());
         let mut before = Bytes::new();
         for mut chunk in chunks {
@@ -68,10 +75,11 @@ impl Gzip {
                 let effort = Effort::Fast;
                 member.append(&self.with(|deflaters| deflaters.segment(effort, &before, &slice)));
                 before = slice;
+                self.made.fit()?;
                 yield_now().await;
             }
         }
-        member.finish()
+        Ok(member.finish())
     }
 
     /// Frees the compressors until the next use.
@@ -81,7 +89,7 @@ impl Gzip {
 
     fn with<T>(&self, work: impl FnOnce(&mut Deflaters) -> T) -> T {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut deflaters = idle().pop().unwrap_or_default();
+        let mut deflaters = idle().pop().unwrap_or_else(|| Deflaters::counting(self.made.held()));
         let done = work(&mut deflaters);
         idle().push(deflaters);
         done

@@ -3,7 +3,8 @@
 use std::{io::Read, time::Duration};
 
 use flate2::bufread::GzDecoder;
-use listless::api::ObjectKey;
+use http::Request;
+use listless::{api::ObjectKey, body::Body};
 use serde_json::{Value, json};
 
 use crate::harness::{
@@ -37,7 +38,11 @@ fn large_pod(number: usize, change: usize) -> Value {
 }
 
 async fn proxy() -> TestProxy {
-    let proxy = Setup::default().in_memory();
+    configured("").await
+}
+
+async fn configured(config: &str) -> TestProxy {
+    let proxy = Setup::default().config(config).in_memory();
     for number in 0..200 {
         put(&proxy, number, 0);
     }
@@ -121,4 +126,36 @@ async fn concurrent_readers_of_a_changed_list_get_its_newest_state() {
             assert!(answer.is_hit() && unzipped(&answer) == plain.body, "{}", answer.summary());
         }
     }
+}
+
+/// Each list has a selection of its own, so that no other response shares its bytes. It is larger than
+/// the buffers of connections.
+#[tokio::test(start_paused = true)]
+async fn lists_that_nobody_reads_are_bounded_in_bytes() {
+    let proxy = configured("cache: {responseLimit: 1Mi}\n").await;
+    for number in 0..200 {
+        let mut pod = large_pod(number, 1);
+        let more = (1..6).map(|change| large_pod(number, 1000 * change)["metadata"].take());
+        pod["metadata"]["annotations"]["more"] = json!(Value::from_iter(more).to_string());
+        proxy.simulator.put(&group_resource("pods"), pod).expect("served");
+    }
+    for (accept, encoding) in [("application/json", "gzip"), (METADATA, "identity")] {
+        let client = proxy.client().with("accept", accept).with("accept-encoding", encoding);
+        let path = |number| format!("{PODS}?labelSelector=app!%3Dn{number}");
+        let (mut unread, mut forwarded) = (Vec::new(), 0);
+        for number in 0..32 {
+            let request = Request::get(path(number)).body(Body::empty()).expect("a request");
+            let response = client.open(request).await;
+            let status = response.headers()["cache-status"].to_str().expect("a text").to_owned();
+            forwarded += u32::from(status == "listless; fwd=miss; detail=too-many-bytes");
+            assert!(forwarded > 0 || status.starts_with("listless; hit"), "{accept}: {status}");
+            unread.push(response);
+        }
+        assert!(forwarded > 0, "{accept}: all are held");
+        drop(unread);
+        settle().await;
+        pass(Duration::from_secs(2)).await;
+        assert!(client.get(&path(100)).await.is_hit(), "{accept}");
+    }
+    assert!(proxy.counted("listless_limits_reached_total", "limit=\"unread_responses\"") > 0.0);
 }
