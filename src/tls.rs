@@ -5,6 +5,7 @@
 //! certificate.
 
 mod files;
+mod self_signed;
 mod server;
 mod trust;
 mod validity;
@@ -29,6 +30,7 @@ use rustls::{
 };
 
 pub use files::Files;
+pub use self_signed::accept_trusted;
 pub use server::Server;
 pub use trust::{certificates, expires, is_trusted, roots};
 

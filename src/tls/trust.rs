@@ -36,8 +36,14 @@ pub fn is_trusted(chain: &[CertificateDer<'_>], bundle: &str, name: &str, now: S
 
 /// Returns the certificates of a bundle as roots, and skips unusable blocks.
 pub fn roots(pem: &[u8]) -> Result<RootCertStore, Error> {
+    of_certificates(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok))
+}
+
+/// Returns certificates as roots, and skips unusable ones.
+pub(super) fn of_certificates(
+    certificates: impl IntoIterator<Item = CertificateDer<'static>>,
+) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
-    let (added, _) =
-        roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
+    let (added, _) = roots.add_parsable_certificates(certificates);
     if added == 0 { Err(Error::NoCertificate) } else { Ok(roots) }
 }

@@ -23,7 +23,10 @@ use kube::{
     config::{AuthInfo, Config, KubeConfigOptions},
 };
 
-use rustls::pki_types::{CertificateDer, pem::PemObject};
+use rustls::{
+    ClientConfig,
+    pki_types::{CertificateDer, pem::PemObject},
+};
 
 pub(super) use self::credentials::{Credentials, Refreshed};
 pub use self::{
@@ -289,11 +292,22 @@ impl Access {
     }
 }
 
+/// Returns the TLS configuration. A kubeconfig may trust the apiserver's own certificate.
+pub(super) fn client_config(config: &Config) -> Result<ClientConfig, BoxError> {
+    let mut tls = config.rustls_client_config()?;
+    let trusted = config.root_cert.iter().flatten().cloned().map(CertificateDer::from);
+    let trusted: Vec<_> = trusted.collect();
+    if !trusted.is_empty() && !config.accept_invalid_certs {
+        crate::tls::accept_trusted(&mut tls, trusted)?;
+    }
+    Ok(tls)
+}
+
 /// Returns the endpoint for requests with their own credentials.
 fn endpoint(config: &Config) -> Result<Endpoint, BoxError> {
     let mut config = config.clone();
     config.auth_info = AuthInfo::default();
-    let tls = Arc::new(config.rustls_client_config()?);
+    let tls = Arc::new(client_config(&config)?);
     let server_name = config.tls_server_name.as_deref();
     let endpoint = Endpoint::new(&config.cluster_url, tls, server_name)
         .map_err(|error: EndpointError| Box::new(error) as BoxError)?;

@@ -148,6 +148,8 @@ async fn measure(
     }
     wrong.extend(trial.rules.violations().into_iter().take(20));
     wrong.extend(readers.ended());
+    // Before the proxy that they ask.
+    drop(readers);
     if !wrong.is_empty() {
         eprintln!("{}", trial.proxy.log());
     }

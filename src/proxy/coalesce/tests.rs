@@ -1,5 +1,7 @@
 //! Tests of keys, roles and bounds of shared requests.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
 
 fn key(target: &str) -> CoalesceKey {
@@ -69,7 +71,7 @@ async fn the_bytes_of_unread_shared_responses_are_bounded() {
     let shared = unread.iter().filter(|(_, other)| matches!(other, Coalesced::Shared(_)));
     assert_eq!(shared.count(), HELD_BYTES_MAX / LENGTH);
     drop(unread);
-    assert_eq!(coalesce.held.bytes.load(Ordering::Relaxed), 0);
+    assert_eq!(coalesce.held.total(), 0);
     assert!(matches!(pair("/again").await.1, Coalesced::Shared(_)));
 }
 
@@ -78,8 +80,7 @@ async fn tiny_chunks_count_with_their_overhead() {
     let chunk = || Ok::<_, crate::body::BoxError>(http_body::Frame::data(Bytes::from("x")));
     let tiny = futures_util::stream::iter((0..200_000).map(move |_| chunk()));
     let body = Body::wrap(http_body_util::StreamBody::new(tiny));
-    let held = Coalesce::new(Metrics::new()).held;
-    let (_, flight) = buffer(Response::new(body), &held).await;
+    let (_, flight) = buffer(Response::new(body), &HeldBytes::default(), &Metrics::new()).await;
     assert!(matches!(flight, Flight::TooLarge));
 }
 
@@ -133,7 +134,7 @@ fn reads_beyond_the_bound_of_waiting_ones_send_their_own_request() {
     waiters.pop();
     assert!(matches!(coalesce.join(key("/b")), Role::Waiter(..)));
     let line = "listless_limits_reached_total{limit=\"shared_responses\"} 2";
-    let metrics = coalesce.held.metrics.render();
+    let metrics = coalesce.metrics.render();
     assert!(metrics.contains(line), "{metrics}");
 }
 

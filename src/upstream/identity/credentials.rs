@@ -319,7 +319,7 @@ async fn certificate(config: &Config, ask: bool) -> Result<Option<Arc<ClientConf
     if !has_certificate(&config.auth_info) {
         return Ok(None);
     }
-    let tls = tokio::task::spawn_blocking(move || config.rustls_client_config()).await??;
+    let tls = tokio::task::spawn_blocking(move || super::client_config(&config)).await??;
     Ok(tls.client_auth_cert_resolver.has_certs().then(|| Arc::new(tls)))
 }
 

@@ -40,6 +40,7 @@ const MISSES: &[&str] = &[
     "path-unknown",
     "too-many-replicas",
     "out-of-memory",
+    "too-many-bytes",
     "not-authorized",
 ];
 

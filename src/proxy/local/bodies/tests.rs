@@ -14,6 +14,7 @@ use crate::{
         testing::{cache, pods, replica},
     },
     gzip::Deflaters,
+    proxy::local::MadeBytes,
 };
 
 /// The bodies under test, the limits that they follow, and the metrics.
@@ -27,7 +28,9 @@ impl Scene {
     fn new() -> Self {
         let (settings, receiver) = watch::channel(Settings::default());
         let metrics = Metrics::default();
-        let bodies = Bodies::new(cache(receiver), metrics.clone(), Arc::default());
+        let cache = cache(receiver);
+        let made = MadeBytes::new(cache.clone(), metrics.clone());
+        let bodies = Bodies::new(cache, metrics.clone(), Arc::new(Gzip::new(made)));
         Self { bodies, settings, metrics }
     }
 
@@ -64,7 +67,7 @@ fn compressed(wanted: &Wanted<'_>) -> Made {
     let joined = stitcher.finish(&mut deflaters).expect("printable");
     let stitched = Some(Arc::new(joined.stitched));
     let (chunks, until) = (Some(Arc::new(joined.chunks)), joined.alike_until);
-    Made { chunks, until, stitched, checkpoint: None }
+    Made { chunks, until, stitched, ..Made::default() }
 }
 
 fn body(text: &'static str) -> Chunks {
