@@ -83,7 +83,7 @@ struct Readers {
     tasks: JoinSet<()>,
 }
 
-/// What happens while a session is measured.
+/// The events while a session is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Quiet,

@@ -163,11 +163,7 @@ async fn follows_another_authority(version: Version) {
         return;
     }
     let _machine = Machine::beside().await;
-    let plane = ControlPlane::start(version).await.expect("a control plane");
-    let admin = plane.client(User::Admin, Protocol::Http1).expect("a client");
-    create(&admin, "/api/v1/namespaces", "shop").await;
-    create(&admin, CONFIG_MAPS, "before").await;
-    let mut pod = Pod::start(&plane).await.expect("a sidecar");
+    let (plane, mut pod) = Pod::beside_a_config_map(version, "before").await;
     let token = pod.mirrored("token");
     let own = pod.client(Some(&token));
     until_hit_at_last(&own, &Request::get(CONFIG_MAPS), ROTATED_LIMIT).await.expect("a hit");
@@ -221,6 +217,16 @@ pub(crate) struct Pod {
 // === impl Pod ===
 
 impl Pod {
+    /// Starts a control plane with one config map of this name, and a pod there.
+    pub(crate) async fn beside_a_config_map(version: Version, name: &str) -> (ControlPlane, Self) {
+        let plane = ControlPlane::start(version).await.expect("a control plane");
+        let admin = plane.client(User::Admin, Protocol::Http1).expect("a client");
+        create(&admin, "/api/v1/namespaces", "shop").await;
+        create(&admin, CONFIG_MAPS, name).await;
+        let pod = Self::start(&plane).await.expect("a sidecar");
+        (plane, pod)
+    }
+
     pub(crate) async fn start(plane: &ControlPlane) -> Result<Self> {
         let admin = plane.client(User::Admin, Protocol::Http1)?;
         make_account(&admin).await?;

@@ -8,10 +8,10 @@ use anyhow::{Context, Result, ensure};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::clusters::{Machine, available};
-use crate::rig::client::{Protocol, Request};
-use crate::rig::control_plane::{ControlPlane, User, Version};
+use crate::rig::client::Request;
+use crate::rig::control_plane::Version;
 use crate::rig::wait::{until, until_hit_at_last};
-use crate::sidecar::{CONFIG_MAPS, Pod, create};
+use crate::sidecar::{CONFIG_MAPS, Pod};
 
 /// The time in which a worker that hangs is replaced, and has its replicas again.
 const REPLACED: Duration = Duration::from_secs(90);
@@ -37,11 +37,7 @@ async fn a_worker_that_hangs_is_replaced_on_1_36() {
         return;
     }
     let _machine = Machine::beside().await;
-    let plane = ControlPlane::start(version).await.expect("a control plane");
-    let admin = plane.client(User::Admin, Protocol::Http1).expect("a client");
-    create(&admin, "/api/v1/namespaces", "shop").await;
-    create(&admin, CONFIG_MAPS, "one").await;
-    let mut pod = Pod::start(&plane).await.expect("a sidecar");
+    let (_plane, mut pod) = Pod::beside_a_config_map(version, "one").await;
     let client = pod.client(Some(&pod.mirrored("token")));
     let read = Request::get(CONFIG_MAPS);
     until_hit_at_last(&client, &read, STARTED).await.expect("a hit");
@@ -56,7 +52,7 @@ async fn a_worker_that_hangs_is_replaced_on_1_36() {
     let mut said = BufReader::new(hanging.stdout.take().expect("its output")).lines();
     let said = said.next_line().await.expect("a line");
     assert_eq!(said.as_deref(), Some("stopped"), "the thread runs on");
-    // What was asked of the first worker is lost with it.
+    // The first worker takes its requests with it.
     let answered = async || Ok(client.send(read.clone()).await.is_ok_and(|it| it.is_hit()));
     until("memory to answer again", REPLACED, answered).await.expect("another worker");
     let (took, next) = (begun.elapsed(), worker_of(pod.proxy.id()).expect("a worker"));

@@ -10,11 +10,11 @@ use tempfile::TempDir;
 
 use super::make_program;
 use crate::clusters::{Machine, available};
-use crate::rig::client::{Protocol, Request};
-use crate::rig::control_plane::{ControlPlane, User, Version};
+use crate::rig::client::Request;
+use crate::rig::control_plane::Version;
 use crate::rig::proxy_process::PROGRAM;
 use crate::rig::wait::until_hit_at_last;
-use crate::sidecar::{CONFIG_MAPS, Pod, create};
+use crate::sidecar::{CONFIG_MAPS, Pod};
 
 /// The time in which a sidecar answers from memory after its start.
 const STARTED: Duration = Duration::from_secs(20);
@@ -36,11 +36,7 @@ async fn a_sidecar_serves_whatever_happens_to_its_state_directory_on_1_36() {
         return;
     }
     let _machine = Machine::beside().await;
-    let plane = ControlPlane::start(version).await.expect("a control plane");
-    let admin = plane.client(User::Admin, Protocol::Http1).expect("a client");
-    create(&admin, "/api/v1/namespaces", "shop").await;
-    create(&admin, CONFIG_MAPS, "one").await;
-    let mut pod = Pod::start(&plane).await.expect("a sidecar");
+    let (_plane, mut pod) = Pod::beside_a_config_map(version, "one").await;
     answers(&pod).await.expect("a hit");
     let without_space = WithoutSpace::new(&pod.state()).expect("a script");
     let mut told = Vec::new();

@@ -1,4 +1,4 @@
-//! What memory answered in one part, by Listless' own metrics.
+//! The reads that memory answered in one part, by Listless' own metrics.
 
 use std::fmt;
 

@@ -171,7 +171,7 @@ fn replicas_of_one_query_in_two_forms_show_as_much_from_the_same_version() {
     }
 }
 
-/// What one form showed at a higher version is no reason to wait for that version in another form.
+/// A version that one form has shown is no reason to wait for it in another form.
 #[test]
 fn an_older_replica_of_another_form_is_examined_up_to_the_version_that_is_known() {
     let (now, all) = (Instant::now(), everything());
@@ -211,7 +211,7 @@ fn an_older_replica_of_another_form_is_examined_up_to_the_version_that_is_known(
     assert_eq!(verdict(&session, 10), behind(30));
     session.clear(&found[1], &all, Evidence::Equal);
     assert_eq!((verdict(&session, 10), verdict(&session, 15)), (Verdict::Satisfied, behind(30)));
-    // What another read found out about the first part comes late: it says nothing about the second.
+    // The finding of another read about the first part comes late: it says nothing about the second.
     session.clear(&found[0], &all, Evidence::From(Some(version(12))));
     assert_eq!((verdict(&session, 10), verdict(&session, 12)), (Verdict::Satisfied, behind(30)));
 }
