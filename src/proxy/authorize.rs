@@ -7,6 +7,7 @@
 
 mod attributes;
 mod decided;
+mod everywhere;
 mod lifetime;
 mod message;
 mod permit;
@@ -258,7 +259,7 @@ impl Authorize {
 
     /// Repeats a review; if that fails, the old result stays until it expires.
     async fn renew(self, asker: Asker, review_key: ReviewKey, old: Arc<Decided>) {
-        match self.review(&asker, &review_key).await {
+        match self.review_again(&asker, &review_key).await {
             Ok(decided) => self.reviews.insert(review_key, decided).await,
             Err(NoReview) => old.renewing.store(false, Ordering::Relaxed),
         }

@@ -51,6 +51,17 @@ impl Decided {
         self.at + self.lifetime
     }
 
+    /// Reports whether it is valid and allows.
+    pub(super) fn allows(&self) -> bool {
+        self.allowed && self.at.elapsed() < self.lifetime && !self.void.load(Ordering::Relaxed)
+    }
+
+    /// Returns the same result as the answer to another question, which is renewed by itself.
+    pub(super) fn with_own_renewal(&self) -> Self {
+        let void = self.void.load(Ordering::Relaxed);
+        Self { renewing: false.into(), void: void.into(), ..*self }
+    }
+
     /// Reports whether a renewal is not yet due.
     pub(super) fn is_fresh(&self) -> bool {
         self.at.elapsed() < self.lifetime.min(self.renew_after)

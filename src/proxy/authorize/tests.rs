@@ -179,6 +179,58 @@ async fn one_rules_review_decides_every_read_of_its_namespace() {
     assert!(!authorize.allows(&bearer("ann"), list, &Remembered::default()).await);
 }
 
+/// Lists a resource of a namespace, or of all; returns whether that is allowed, and the reviews so far.
+async fn lists(
+    (authorize, reviewer): (&Authorize, &Reviewer),
+    asker: &Asker,
+    namespace: Option<&str>,
+    name: Option<&str>,
+) -> (bool, usize) {
+    let pods = GroupVersionResource::new("", "v1", "pods");
+    let scope = namespace.map_or(Scope::All, |namespace| Scope::Namespace(namespace.into()));
+    let attributes = || Attributes::new(Verb::List, &pods, &scope, name);
+    let allowed = authorize.allows(asker, attributes, &Remembered::default()).await;
+    pass(Duration::from_millis(2)).await;
+    (allowed, reviewer.asked().len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_review_of_all_namespaces_is_renewed_in_place_of_those_of_each() {
+    let reviewer = Reviewer::new(201, ALLOWED);
+    let both = (&authorize(&reviewer, &reviewer), &*reviewer);
+    let asker = own();
+    let namespaces = [None, Some("a"), Some("b")];
+    for (asked, namespace) in namespaces.into_iter().enumerate() {
+        assert_eq!(lists(both, &asker, namespace, None).await, (true, asked + 1));
+    }
+    assert_eq!(lists(both, &asker, Some("a"), Some("x")).await, (true, 4), "a name");
+    // Whoever reads first renews the one review, and the others take its result.
+    for (round, namespace) in [Some("b"), None, Some("a"), Some("a")].into_iter().enumerate() {
+        pass(OWN_RENEW_AFTER).await;
+        for namespace in [namespace, Some("a"), Some("b"), None, Some("a")] {
+            assert_eq!(lists(both, &asker, namespace, None).await, (true, 5 + round));
+        }
+    }
+    // A result taken over is no older than it says.
+    pass(OWN_TTL).await;
+    assert_eq!(lists(both, &asker, Some("b"), None).await, (true, 9));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_review_of_all_namespaces_that_is_refused_or_a_bearers_renews_no_other() {
+    for (asker, answer, allowed, renew_after) in
+        [(own(), DENIED, false, OWN_RENEW_AFTER), (bearer("ann"), ALLOWED, true, RENEW_AFTER)]
+    {
+        let reviewer = Reviewer::new(201, answer);
+        let both = (&authorize(&reviewer, &reviewer), &*reviewer);
+        assert_eq!(lists(both, &asker, None, None).await, (allowed, 1));
+        assert_eq!(lists(both, &asker, Some("a"), None).await, (allowed, 2));
+        pass(renew_after).await;
+        assert_eq!(lists(both, &asker, None, None).await, (allowed, 3));
+        assert_eq!(lists(both, &asker, Some("a"), None).await, (allowed, 4));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_review_in_a_target_expires_with_the_review() {
     let reviewer = Reviewer::new(201, ALLOWED);
