@@ -24,10 +24,14 @@ const SPEEDS: std::ops::Range<f64> = 0.25..4.0;
 
 /// Each round repeats a request until the apiserver has worked for so many seconds, which the kernel
 /// counts in hundredths.
-const WORK_MIN: f64 = 0.8;
+const WORK_MIN: f64 = 1.0;
 
-/// On a shared machine the same work takes up to twice as long in some rounds as in others.
-const ROUNDS: usize = 7;
+/// The rounds of each request in a pass.
+const ROUNDS: usize = 3;
+
+/// On a shared machine the same work takes up to twice as long in some rounds as in others: if a request
+/// is out of tolerance, all are measured further, and the median of all rounds counts.
+const PASSES_MAX: usize = 4;
 
 /// The measurement of the apiserver's work on its own.
 const IDLE: Duration = Duration::from_secs(3);
@@ -69,32 +73,52 @@ const REPEATED: [Repeated; 14] = [
     repeated("all-protobuf", "?resourceVersion=0", PROTOBUF),
 ];
 
-/// One request, and its processor time in seconds.
+/// One request to one release, and its processor time in seconds.
 struct Compared {
     name: String,
-    measured: f64,
+    /// The time of each round.
+    measured: Vec<f64>,
     estimated: f64,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_estimated_processor_time_is_the_measured_one() {
-    let mut all = Vec::new();
-    for version in [Version::V1_36, Version::V1_30] {
-        let Some(fleet) = Fleet::take_alone(version).await else { return };
-        let proxy = fleet.proxy().await.expect("a proxy");
-        whole(&proxy).await.expect("replicas of the whole collection");
-        let measured = measured(&fleet).await.expect("measured times");
-        for (repeated, measured) in REPEATED.iter().zip(measured) {
-            let name = format!("{} {}", version.name(), repeated.name);
-            let estimated = estimated(&proxy, repeated).await.expect("an estimate");
-            all.push(Compared { name, measured, estimated });
+    let mut all: Vec<Compared> = Vec::new();
+    for pass in 1..=PASSES_MAX {
+        let mut rest = all.iter_mut();
+        let mut new = Vec::new();
+        for version in [Version::V1_36, Version::V1_30] {
+            let Some(fleet) = Fleet::take_alone(version).await else { return };
+            for compared in compared(&fleet, version).await.expect("measured times") {
+                match rest.next() {
+                    Some(earlier) => earlier.measured.extend(compared.measured),
+                    None => new.push(compared),
+                }
+            }
         }
+        all.extend(new);
+        let (speed, lines, wrong) = judged(&all);
+        if wrong.is_empty() || pass == PASSES_MAX {
+            lines.iter().for_each(|line| println!("proof: {line}"));
+            println!(
+                "proof: this machine takes {speed:.2} times as long as the formula's; {pass} passes"
+            );
+            assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+            assert!(SPEEDS.contains(&speed), "{speed}");
+            return;
+        }
+        eprintln!("measured further, because of\n{}", wrong.join("\n"));
     }
+}
+
+/// Returns the machine's speed, a line for each request, and the lines of those out of tolerance.
+fn judged(all: &[Compared]) -> (f64, Vec<String>, Vec<String>) {
+    let found = all.iter().map(|it| (it, median(it.measured.clone()).expect("rounds")));
     // The formula holds for one machine; another one is faster or slower at everything.
-    let speeds = all.iter().map(|it| it.measured / it.estimated);
+    let speeds = found.clone().map(|(it, measured)| measured / it.estimated);
     let speed = median(speeds.collect()).expect("requests");
-    let mut wrong = Vec::new();
-    for Compared { name, measured, estimated } in &all {
+    let (mut lines, mut wrong) = (Vec::new(), Vec::new());
+    for (Compared { name, estimated, .. }, measured) in found {
         let deviation = estimated * speed / measured - 1.0;
         let line = format!(
             "{name}: estimated {:.0} µs, measured {:.0} µs, {:+.0} % beside the others",
@@ -102,14 +126,25 @@ async fn the_estimated_processor_time_is_the_measured_one() {
             measured * 1e6,
             deviation * 100.0
         );
-        println!("proof: {line}");
         if deviation.abs() > TOLERANCE {
-            wrong.push(line);
+            wrong.push(line.clone());
         }
+        lines.push(line);
     }
-    println!("proof: this machine takes {speed:.2} times as long as the formula's");
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(SPEEDS.contains(&speed), "{speed}");
+    (speed, lines, wrong)
+}
+
+/// Measures each request, and takes its estimate from the report.
+async fn compared(fleet: &Fleet, version: Version) -> Result<Vec<Compared>> {
+    let proxy = fleet.proxy().await?;
+    whole(&proxy).await?;
+    let mut all = Vec::new();
+    for (repeated, measured) in REPEATED.iter().zip(measured(fleet).await?) {
+        let name = format!("{} {}", version.name(), repeated.name);
+        let estimated = estimated(&proxy, repeated).await?;
+        all.push(Compared { name, measured, estimated });
+    }
+    Ok(all)
 }
 
 /// Waits until memory has the whole collection in every form: the apiserver goes through it for each
@@ -122,9 +157,9 @@ async fn whole(proxy: &ProxyProcess) -> Result<()> {
     Ok(())
 }
 
-/// Returns the apiserver's seconds for one direct request of each kind, without its work on its own: the median
-/// of several rounds. A garbage collection falls into some of them, and the machine's speed changes between them.
-async fn measured(fleet: &Fleet) -> Result<Vec<f64>> {
+/// Returns the apiserver's seconds for one direct request of each kind, without its work on its own, in several
+/// rounds. A garbage collection falls into some of them, and the machine's speed changes between them.
+async fn measured(fleet: &Fleet) -> Result<Vec<Vec<f64>>> {
     let client = fleet.plane().client(User::Admin, Protocol::Http1)?;
     for repeated in &REPEATED {
         client.send(repeated.request()).await?.successful()?;
@@ -138,7 +173,7 @@ async fn measured(fleet: &Fleet) -> Result<Vec<f64>> {
             rounds.push(round(fleet, &client, repeated, idle).await?);
         }
     }
-    rounds.into_iter().map(|rounds| median(rounds).context("no rounds")).collect()
+    Ok(rounds)
 }
 
 /// Repeats a request; returns the apiserver's seconds for one. `idle` is its share of a core without requests.
