@@ -3,7 +3,8 @@
 //
 // TRACED    how the path of the program ends; others are left alone
 // FUNCTIONS a file with the offset of each function in the mapped code, in hexadecimal, one a line
-// RAN       where the offsets of those that ran are written to when the program ends
+// RAN       a folder, in which each process leaves the offsets of those that ran when it ends. The name of
+//           the file begins with the job of the process
 
 #define _GNU_SOURCE
 #include <signal.h>
@@ -69,9 +70,22 @@ __attribute__((constructor)) static void begin(void) {
   if (mremap(copy, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, code) == MAP_FAILED) abort();
 }
 
+// A sidecar has a supervisor and workers.
+static const char *job(void) {
+  char arguments[4096];
+  FILE *file = fopen("/proc/self/cmdline", "r");
+  size_t size = file ? fread(arguments, 1, sizeof arguments, file) : 0;
+  if (file) fclose(file);
+  if (!memmem(arguments, size, "\0sidecar\0", 9)) return "other";
+  return memmem(arguments, size, "\0--worker", 9) ? "worker" : "supervisor";
+}
+
 __attribute__((destructor)) static void end(void) {
-  const char *path = getenv("RAN");
-  FILE *file = code && path ? fopen(path, "w") : NULL;
+  const char *folder = getenv("RAN");
+  char path[4096];
+  if (!code || !folder) return;
+  snprintf(path, sizeof path, "%s/%s-%d", folder, job(), (int)getpid());
+  FILE *file = fopen(path, "w");
   for (size_t offset = 0; file && offset < length; offset++)
     if (state[offset] == RAN) fprintf(file, "%zx\n", offset);
   if (file) fclose(file);

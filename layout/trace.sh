@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Writes layout/serving.txt anew: the functions of the shipped binary that run while the benches drive it.
+# Writes layout/serving.txt anew: the functions of the shipped binary that run while the benches drive it. Those that
+# the supervisor of a sidecar runs stand first: it runs few, and its workers run most of them too.
 #
 # Needs what the benches need, a C compiler and binutils; x86-64 Linux. A quarter of an hour on two processors.
 set -euo pipefail
@@ -21,14 +22,20 @@ nm --defined-only --format=posix "$binary" |
 
 # One slot on each side is enough: it is asked whether a function runs, not how fast.
 cut -d ' ' -f 1 "$folder/functions" | LC_ALL=C sort -u >"$folder/offsets"
+rm -rf "$folder/ran"
+mkdir "$folder/ran"
 LD_PRELOAD="$folder/trace.so" TRACED=/dist/listless FUNCTIONS="$folder/offsets" RAN="$folder/ran" \
   cargo bench --locked --bench proxy -- --profile dist --seconds 1 --rounds 1 --samples 200 ||
-  [ -s "$folder/ran" ] # its gates mean nothing here
+  ls "$folder"/ran/supervisor-* "$folder"/ran/worker-* "$folder"/ran/other-* # its gates mean nothing here
 
-# The end of a name, a hash or the number of a copy, changes with every compiler and every dependency.
+# names FILE...: of the functions at these offsets. The end of a name, a hash or the number of a copy, changes with
+# every compiler and every dependency.
+names() {
+  LC_ALL=C sort -u "$@" | LC_ALL=C join - "$folder/functions" | cut -d ' ' -f 2 |
+    sed -E 's/17h[0-9a-f]{16}E.*$//; s/(\.llvm)?\.[0-9]+$//' | LC_ALL=C sort -u
+}
 {
   echo "# Functions that ran in the benches, to be linked side by side; written by layout/trace.sh."
-  LC_ALL=C join <(LC_ALL=C sort "$folder/ran") "$folder/functions" | cut -d ' ' -f 2 |
-    sed -E 's/17h[0-9a-f]{16}E.*$//; s/(\.llvm)?\.[0-9]+$//' | LC_ALL=C sort -u
+  { names "$folder"/ran/supervisor-*; names "$folder"/ran/*; } | awk '!seen[$0]++'
 } >layout/serving.txt
 wc -l layout/serving.txt
