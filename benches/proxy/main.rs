@@ -22,6 +22,7 @@ mod report;
 #[path = "../../tests/cluster/rig.rs"]
 mod rig;
 mod setup;
+mod sidecar;
 mod staleness;
 mod watchers;
 mod wire;
@@ -108,6 +109,10 @@ async fn run(options: &Options) -> Result<usize> {
     report.requests_upstream(&setup).await?;
     if options.wants("forms") {
         report.forms(&memory::of_forms(&setup).await?, setup.json_bytes);
+    }
+
+    if options.wants("sidecar") {
+        report.sidecar(&sidecar::idle_memory(&setup).await?);
     }
 
     report.closing();

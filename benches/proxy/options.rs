@@ -10,7 +10,7 @@ usage: cargo bench --bench proxy -- [--gate] [--cell ID]... [--seconds N] [--rou
 
   --gate           exit with an error when a gate is missed
   --cell ID        measure only this cell (P1 to P8, F1, PB1, PB2, T1, PG1, R1, R2, P15, P18 to P20,
-                   account, forms); repeat for more
+                   account, forms, sidecar); repeat for more
   --seconds N      length of one measuring slot (default 4)
   --rounds N       slots on each side of a cell (default 5)
   --pods N         pods in the cluster (default 5000, at least 1000)
@@ -21,9 +21,9 @@ usage: cargo bench --bench proxy -- [--gate] [--cell ID]... [--seconds N] [--rou
   --profile NAME   measure the binary of this cargo profile (default: the binary of the image)";
 
 /// The names of the cells.
-const CELLS: [&str; 21] = [
+const CELLS: [&str; 22] = [
     "P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "F1", "PB1", "PB2", "T1", "PG1", "R1", "R2",
-    "P15", "P18", "P19", "P20", "account", "forms",
+    "P15", "P18", "P19", "P20", "account", "forms", "sidecar",
 ];
 
 /// The cells and the length of the measurement.

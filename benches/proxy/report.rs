@@ -10,6 +10,7 @@ use crate::{
     memory::OfForms,
     options::Options,
     setup::{IdleLoad, Setup},
+    sidecar::Resident,
     staleness::{self, Staleness},
 };
 
@@ -124,6 +125,16 @@ impl Report {
             };
             self.gate("forms", name, ratio, Side::AtMost, most);
         }
+    }
+
+    /// Prints the memory of each process of an idle sidecar.
+    pub(crate) fn sidecar(&self, processes: &[Resident]) {
+        println!("\nmemory of an idle sidecar");
+        for Resident { process, bytes } in processes {
+            println!("  {process}: {:.1} MB", *bytes as f64 / 1e6);
+        }
+        let all: u64 = processes.iter().map(|it| it.bytes).sum();
+        println!("  in all: {:.1} MB", all as f64 / 1e6);
     }
 
     pub(crate) fn idle(&self, idle: IdleLoad) {

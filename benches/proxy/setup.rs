@@ -13,7 +13,7 @@ use crate::{
     form::Form,
     options::Options,
     rig::{
-        client::{Client, Protocol},
+        client::{Client, Protocol, Server},
         control_plane::{Component, ControlPlane, RequestCounts, User, Version},
         load_data::LoadData,
         proxy_process::{PROGRAM, ProxyProcess, shipped},
@@ -31,6 +31,7 @@ pub(crate) const NODES: u32 = 100;
 const SYNC_LIMIT: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_secs(3);
 const WATCHERS_SETTLE: Duration = Duration::from_secs(1);
+const IDLE_SETTLE: Duration = Duration::from_secs(70);
 const IDLE_MEASURE: Duration = Duration::from_secs(8);
 
 /// The rule for pods stands first; every read that no rule caches is forwarded unchanged.
@@ -152,6 +153,15 @@ impl Setup {
         listless.resident_bytes()
     }
 
+    /// Starts a sidecar of the measured binary for a service account's directory.
+    pub(crate) async fn sidecar(&self, account: &Path, pod: &Path) -> Result<ProxyProcess> {
+        ProxyProcess::sidecar_program(&self.program, &self.apiserver()?, account, pod).await
+    }
+
+    pub(crate) fn apiserver(&self) -> Result<Server> {
+        self.plane.server()
+    }
+
     pub(crate) fn apiserver_cpu(&self) -> Result<f64> {
         self.plane.cpu_seconds(Component::Apiserver)
     }
@@ -181,6 +191,11 @@ impl Setup {
     /// Waits until opened and closed connections have settled.
     pub(crate) async fn settle(&self) {
         tokio::time::sleep(WATCHERS_SETTLE).await;
+    }
+
+    /// Waits until every task that runs each minute has run.
+    pub(crate) async fn settle_idle(&self) {
+        tokio::time::sleep(IDLE_SETTLE).await;
     }
 
     pub(crate) fn version(&self) -> &'static str {

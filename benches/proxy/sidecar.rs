@@ -1,0 +1,60 @@
+//! The memory of a sidecar whose workload does nothing, in all its processes.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context, Result};
+use http::Method;
+use serde_json::json;
+
+use crate::{rig::client::Request, setup::Setup};
+
+const ACCOUNT: &str = "/api/v1/namespaces/load/serviceaccounts";
+
+const PAGE_BYTES: u64 = 4096;
+
+/// The memory of one process.
+pub(crate) struct Resident {
+    pub(crate) process: &'static str,
+    pub(crate) bytes: u64,
+}
+
+/// Starts a sidecar for a new service account, and measures it once its periodic tasks have run.
+pub(crate) async fn idle_memory(setup: &Setup) -> Result<[Resident; 2]> {
+    let pod = tempfile::TempDir::new()?;
+    let account = pod.path().join("account");
+    make_account(setup, &account).await?;
+    let sidecar = setup.sidecar(&account, pod.path()).await?;
+    setup.settle_idle().await;
+    let worker = only_child(sidecar.id())?;
+    Ok([
+        Resident { process: "supervisor", bytes: sidecar.resident_bytes()? },
+        Resident { process: "worker", bytes: resident_bytes(worker)? },
+    ])
+}
+
+/// Creates a service account, and its files as in a pod.
+async fn make_account(setup: &Setup, folder: &Path) -> Result<()> {
+    let client = setup.writing_client()?;
+    let post = async |path: &str, object| {
+        client.send(Request::new(Method::POST, path).json(&object)).await?.successful()?.json()
+    };
+    post(ACCOUNT, json!({"metadata": {"name": "idle"}})).await?;
+    let token = post(&format!("{ACCOUNT}/idle/token"), json!({"spec": {}})).await?;
+    let token = token["status"]["token"].as_str().context("no token")?;
+    fs::create_dir(folder)?;
+    fs::write(folder.join("ca.crt"), setup.apiserver()?.authorities_pem())?;
+    fs::write(folder.join("namespace"), "load")?;
+    Ok(fs::write(folder.join("token"), token)?)
+}
+
+fn resident_bytes(process: u32) -> Result<u64> {
+    let pages = fs::read_to_string(format!("/proc/{process}/statm"))?;
+    let pages = pages.split(' ').nth(1).context("no resident pages")?;
+    Ok(pages.parse::<u64>()? * PAGE_BYTES)
+}
+
+/// Returns the process that another one has started.
+fn only_child(process: u32) -> Result<u32> {
+    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children"))?;
+    Ok(children.trim().parse()?)
+}
