@@ -77,7 +77,7 @@ const FIRST_KILOBYTES: f64 = 1000.0;
 const JSON: PerKilobyte = PerKilobyte { first: 8.2, rest: 6.3 };
 const PROTOBUF: PerKilobyte = PerKilobyte { first: 5.5, rest: 3.3 };
 /// Before Kubernetes 1.31. Later ones encode long lists object by object.
-const PROTOBUF_BEFORE: PerKilobyte = PerKilobyte { first: 5.5, rest: 2.3 };
+const PROTOBUF_BEFORE: PerKilobyte = PerKilobyte { rest: 2.3, ..PROTOBUF };
 const TABLE: PerKilobyte = PerKilobyte { first: 13.0, rest: 13.0 };
 /// Small, because less is encrypted and sent.
 const COMPRESSION: Micros = 0.5;

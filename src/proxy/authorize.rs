@@ -201,7 +201,7 @@ impl Authorize {
             self.reviews.invalidate(&review_key).await;
         }
         let newer = self.decided(asker, review_key.clone()).await;
-        let old = old.filter(|old| newer.is_none() && old.at.elapsed() < old.lifetime);
+        let old = old.filter(|old| newer.is_none() && old.is_valid());
         if let Some(old) = old {
             self.reviews.insert(review_key, old.clone()).await;
             return Some(old);
@@ -244,9 +244,8 @@ impl Authorize {
 
     async fn decided(&self, asker: &Asker, review_key: ReviewKey) -> Option<Arc<Decided>> {
         if let Some(decided) = self.reviews.get(&review_key).await {
-            let age = decided.at.elapsed();
-            if age < decided.lifetime {
-                if age >= decided.renew_after && !decided.renewing.swap(true, Ordering::Relaxed) {
+            if decided.is_valid() {
+                if decided.begin_renewal() {
                     tokio::spawn(self.clone().renew(asker.clone(), review_key, decided.clone()));
                 }
                 return Some(decided);
@@ -257,12 +256,25 @@ impl Authorize {
         self.reviews.try_get_with_by_ref(&review_key, review).await.ok()
     }
 
-    /// Repeats a review; if that fails, the old result stays until it expires.
+    /// Repeats a review.
     async fn renew(self, asker: Asker, review_key: ReviewKey, old: Arc<Decided>) {
-        match self.review_again(&asker, &review_key).await {
-            Ok(decided) => self.reviews.insert(review_key, decided).await,
-            Err(NoReview) => old.renewing.store(false, Ordering::Relaxed),
-        }
+        let renewal = self.review_again(&asker, &review_key).await;
+        self.renewed(review_key, &old, renewal).await;
+    }
+
+    /// Keeps the result of a renewal. If that failed, the old result stays until it expires.
+    async fn renewed(
+        &self,
+        review_key: ReviewKey,
+        old: &Decided,
+        renewal: Result<Arc<Decided>, NoReview>,
+    ) -> Option<Arc<Decided>> {
+        let Ok(decided) = renewal else {
+            old.renewing.store(false, Ordering::Relaxed);
+            return None;
+        };
+        self.reviews.insert(review_key, decided.clone()).await;
+        Some(decided)
     }
 
     async fn review(

@@ -53,7 +53,7 @@ const STALL: Duration = Duration::from_secs(25);
 const RECOVERY: Duration = Duration::from_secs(10);
 /// Objects that change in a second, in the part with changes, and the share of them that must.
 const WRITES_PER_SECOND: u32 = 5;
-const WRITTEN_MIN: f64 = 0.8;
+const WRITTEN_MIN: f64 = 0.6;
 /// Two writes in so many delete an object of the large namespace and make it again.
 const DELETED_EACH: u32 = 20;
 

@@ -51,21 +51,29 @@ impl Decided {
         self.at + self.lifetime
     }
 
-    /// Reports whether it is valid and allows.
-    pub(super) fn allows(&self) -> bool {
-        self.allowed && self.at.elapsed() < self.lifetime && !self.void.load(Ordering::Relaxed)
+    /// Reports whether it has not expired.
+    pub(super) fn is_valid(&self) -> bool {
+        self.is_younger_than(self.lifetime)
+    }
+
+    /// Reports whether a renewal is not yet due.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.is_younger_than(self.lifetime.min(self.renew_after))
+    }
+
+    fn is_younger_than(&self, age: Duration) -> bool {
+        self.at.elapsed() < age && !self.void.load(Ordering::Relaxed)
+    }
+
+    /// Reports whether a renewal is due that nobody has begun. The caller begins it.
+    pub(super) fn begin_renewal(&self) -> bool {
+        !self.is_fresh() && !self.renewing.swap(true, Ordering::Relaxed)
     }
 
     /// Returns the same result as the answer to another question, which is renewed by itself.
     pub(super) fn with_own_renewal(&self) -> Self {
         let void = self.void.load(Ordering::Relaxed);
         Self { renewing: false.into(), void: void.into(), ..*self }
-    }
-
-    /// Reports whether a renewal is not yet due.
-    pub(super) fn is_fresh(&self) -> bool {
-        self.at.elapsed() < self.lifetime.min(self.renew_after)
-            && !self.void.load(Ordering::Relaxed)
     }
 }
 

@@ -1,7 +1,7 @@
 //! A review of all namespaces in place of the renewal of a review of one: a review of a namespaced
 //! resource without a namespace asks about all of them (S-AUTHZ-05).
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
 use super::{Asker, Attributes, Authorize, Caller, Decided, NoReview, ReviewKey};
 
@@ -18,7 +18,7 @@ impl Authorize {
         if asker.caller == Caller::Own
             && let Some(attributes) = review_key.attributes.in_all_namespaces()
             && let Some(decided) =
-                self.renewed(asker, ReviewKey { attributes, ..*review_key }).await
+                self.everywhere(asker, ReviewKey { attributes, ..*review_key }).await
         {
             return Ok(decided);
         }
@@ -27,16 +27,13 @@ impl Authorize {
 
     /// Returns a valid review that allows, renewed if that is due. The result has a renewal of its
     /// own.
-    async fn renewed(&self, asker: &Asker, review_key: ReviewKey) -> Option<Arc<Decided>> {
-        let held = self.reviews.get(&review_key).await.filter(|held| held.allows())?;
-        if held.is_fresh() || held.renewing.swap(true, Ordering::Relaxed) {
-            return Some(Arc::new(held.with_own_renewal()));
+    async fn everywhere(&self, asker: &Asker, review_key: ReviewKey) -> Option<Arc<Decided>> {
+        let mut held = self.reviews.get(&review_key).await.filter(|held| held.is_valid())?;
+        if held.allowed && held.begin_renewal() {
+            let renewal = Box::pin(self.review(asker, &review_key)).await;
+            held = self.renewed(review_key, &held, renewal).await?;
         }
-        let renewed = Box::pin(self.review(asker, &review_key)).await;
-        held.renewing.store(false, Ordering::Relaxed);
-        let renewed = renewed.ok()?;
-        self.reviews.insert(review_key, renewed.clone()).await;
-        renewed.allows().then(|| Arc::new(renewed.with_own_renewal()))
+        held.allowed.then(|| Arc::new(held.with_own_renewal()))
     }
 }
 

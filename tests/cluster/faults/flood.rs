@@ -32,7 +32,7 @@ const BYTES: usize = 9_000;
 const WRITERS: usize = 8;
 const FLOOD: Duration = Duration::from_secs(15);
 /// The writes a second that are a flood on a machine that also runs the apiserver.
-const RATE_MIN: f64 = 100.0;
+const RATE_MIN: f64 = 50.0;
 /// The longest additional delay of another collection's event.
 const DELAY_MAX: Duration = Duration::from_millis(500);
 

@@ -39,7 +39,8 @@ async fn a_processor_quota_delays_answers_and_changes_none_on_1_36() {
     let watch = through().open(Request::get(&target)).await.expect("a watch");
 
     let until = Instant::now() + THROTTLED;
-    let polls = (0..POLLERS).map(|_| tokio::spawn(poll(through(), until))).collect();
+    let lasts = move |_: &_| Instant::now() < until;
+    let polls = (0..POLLERS).map(|_| tokio::spawn(poll(through(), lasts))).collect();
     let writer = through();
     let (throttled, written, polled) =
         tokio::join!(throttle(&proxy, until), write_and_read(&writer, until), sum(polls));
