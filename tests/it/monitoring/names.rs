@@ -22,8 +22,9 @@ struct Metric {
 /// Labels that Prometheus or its operator adds to every series.
 const OF_THE_TARGET: [&str; 5] = ["cluster", "namespace", "job", "pod", "instance"];
 
-/// The apiserver's metrics that the example uses.
-const OF_THE_APISERVER: [(&str, &[&str]); 3] = [
+/// The apiserver's metrics that the rules use.
+const OF_THE_APISERVER: [(&str, &[&str]); 4] = [
+    ("apiserver_admission_webhook_fail_open_count", &["name", "type"]),
     ("apiserver_request_total", &["verb", "code", "scope", "resource", "subresource"]),
     ("apiserver_request_duration_seconds_count", &["verb", "scope", "resource", "subresource"]),
     ("apiserver_request_duration_seconds_bucket", &["verb", "scope", "subresource", "le"]),
