@@ -229,7 +229,7 @@ pub(super) fn rest(report: &Report, shown: usize) -> String {
     out
 }
 
-/// Formats the meaning and remedy of reasons, each from its own line.
+/// Formats the meaning and remedy of reasons, each from its own line, below a heading.
 pub(super) fn reasons<'a>(
     reasons: impl IntoIterator<Item = &'a ReasonTotal>,
     screen: Screen,
@@ -245,7 +245,10 @@ pub(super) fn reasons<'a>(
             out += &screen.labelled("   configuration: ", configuration);
         }
     }
-    out
+    if out.is_empty() {
+        return out;
+    }
+    format!("\n{}\n{out}", screen.paint(Style::Bold, "Not answered from memory"))
 }
 
 fn terminal(report: &Report, limit: usize, screen: Screen) -> String {
@@ -268,11 +271,7 @@ fn terminal(report: &Report, limit: usize, screen: Screen) -> String {
     out.push('\n');
     out += &table::table(COLUMNS, &rows, screen);
     out += &screen.wrap(&rest(report, rows.len()), 2);
-    if !report.reasons.is_empty() {
-        let heading = screen.paint(Style::Bold, "Not answered from memory");
-        out += &format!("\n{heading}\n{}", reasons(&report.reasons, screen));
-    }
-    out
+    out + &reasons(&report.reasons, screen)
 }
 
 /// Formats a finding's client and behaviour on one line.

@@ -91,7 +91,7 @@ fn terminal(report: &Report, limit: usize, screen: Screen) -> String {
     out += &reasons(shown, screen);
     if !report.findings.is_empty() {
         let count = table::count(report.findings.len() as u64);
-        out += &format!("findings: {count}; run listless report\n");
+        out += &format!("\nfindings: {count}; run listless report\n");
     }
     out
 }
@@ -122,7 +122,8 @@ mod tests {
         };
         let text = terminal(&report, 1, Screen::PLAIN);
         assert!(text.contains("  behind 12"), "{text}");
-        let explained = "behind, 12 requests: It is behind.\n   remedy: Wait.\n";
+        let explained =
+            "\nNot answered from memory\nbehind, 12 requests: It is behind.\n   remedy: Wait.\n";
         assert!(text.ends_with(explained), "{text}");
     }
 
