@@ -40,7 +40,7 @@ pub trait Observer: Send + Unpin + 'static {
     fn ended(&mut self) {}
 
     /// Notes that the body broke off.
-    fn broke(&mut self) {}
+    fn broke(&mut self, _error: &BoxError) {}
 }
 
 /// An observer that does nothing: it only lives as long as the body.
@@ -210,7 +210,7 @@ impl<O: Observer> http_body::Body for Observed<O> {
                 }
                 self.look_for_the_end();
             }
-            Poll::Ready(Some(Err(_))) => self.observer.broke(),
+            Poll::Ready(Some(Err(error))) => self.observer.broke(error),
             Poll::Ready(None) => self.observer.ended(),
             Poll::Pending => {}
         }

@@ -23,7 +23,7 @@ use self::health::ConnectFailure;
 pub use self::{
     connect::Endpoint,
     own::Own,
-    pool::{Judgement, Pool, Settings},
+    pool::{Judgement, Pool, Settings, Unread},
     throttled::Throttled,
 };
 use crate::{api::request::Outline, body::Body, error::Chain};

@@ -27,7 +27,7 @@ use crate::{
         status::Status,
         version::ResourceVersion,
     },
-    body::{Body, Observer, PIECE_OVERHEAD_BYTES},
+    body::{Body, BoxError, Observer, PIECE_OVERHEAD_BYTES},
     cache::{Reach, Replica, SyncState, store::Snapshot},
     metrics::{Limit, Metrics, Shadow},
 };
@@ -297,7 +297,7 @@ impl Observer for Watched {
         });
     }
 
-    fn broke(&mut self) {
+    fn broke(&mut self, _: &BoxError) {
         self.check = None;
     }
 }

@@ -5,6 +5,7 @@
 //! their own connections, of which one address takes a part, for as long as it reads. No credential is
 //! added here.
 
+mod backlog;
 mod http1;
 mod http2;
 mod lane;
@@ -21,13 +22,14 @@ use http::{
     uri::{self, PathAndQuery},
 };
 
-pub use self::trust::Judgement;
 use self::{
+    backlog::Backlog,
     http2::RequestFailure,
     lane::{Growth, Lane, Lease},
     stream::Budget,
     trust::Trust,
 };
+pub use self::{backlog::Unread, trust::Judgement};
 use super::{
     Client, Error, Peer,
     connect::{Connector, Endpoint},
@@ -43,7 +45,7 @@ use crate::{
 const ATTEMPTS_MAX: usize = 3;
 
 #[cfg(test)]
-pub(super) use self::stream::KEPT_BYTES_MAX;
+pub(super) use self::{backlog::UNREAD_BYTES_MAX, stream::KEPT_BYTES_MAX};
 
 /// The headers that belong to one HTTP/1.1 connection, besides those that `Connection` names.
 const CONNECTION_HEADERS: [HeaderName; 5] = [
@@ -143,10 +145,11 @@ impl Pool {
         let host = HeaderValue::from_str(endpoint.authority().as_str())
             .expect("an authority is made of visible ASCII");
         let connector = Arc::new(Connector::new(dialler, endpoint));
-        let (budget, unproven_max) = (Budget::default(), settings.unproven_connections_max);
+        let memory = (Budget::default(), Backlog::default());
+        let unproven_max = settings.unproven_connections_max;
         let lane = |connections_max, busy_at| {
             let growth = Growth { connections_max, busy_at };
-            Lane::new(Arc::clone(&connector), settings.clone(), growth, budget.clone())
+            Lane::new(Arc::clone(&connector), settings.clone(), growth, memory.clone())
         };
         let (short_busy, long_busy) = (settings.streams_max / 4, settings.streams_max * 3 / 4);
         let proven = Lanes {

@@ -6,7 +6,7 @@ use std::{collections::VecDeque, mem};
 
 use bytes::Bytes;
 
-use crate::body::{Body, Observer, PIECE_OVERHEAD_BYTES};
+use crate::body::{Body, BoxError, Observer, PIECE_OVERHEAD_BYTES};
 
 /// An observer that passes a copy of a body's bytes to a callback at its end.
 pub(super) struct Collecting<F> {
@@ -32,7 +32,7 @@ impl<F: FnOnce(VecDeque<Bytes>) + Send + Unpin + 'static> Observer for Collectin
     fn passed(&mut self, chunk: &Bytes) {
         self.bytes += chunk.len() + PIECE_OVERHEAD_BYTES;
         if self.bytes > DOCUMENT_BYTES_MAX {
-            self.broke();
+            self.forget();
         } else if self.whole.is_some() {
             self.read.push_back(chunk.clone());
         }
@@ -44,7 +44,13 @@ impl<F: FnOnce(VecDeque<Bytes>) + Send + Unpin + 'static> Observer for Collectin
         }
     }
 
-    fn broke(&mut self) {
+    fn broke(&mut self, _: &BoxError) {
+        self.forget();
+    }
+}
+
+impl<F> Collecting<F> {
+    fn forget(&mut self) {
         self.whole = None;
         self.read.clear();
     }
@@ -62,7 +68,6 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     use super::*;
-    use crate::body::BoxError;
 
     /// The copied bytes, if any.
     type Kept = Arc<Mutex<Option<VecDeque<Bytes>>>>;

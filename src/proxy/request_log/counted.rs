@@ -5,7 +5,12 @@ use http::{HeaderMap, header};
 
 use super::RequestLog;
 use crate::{
-    api::Verb, body::Observer, insight::fingerprint::Fingerprint, proxy::forward::ListContent,
+    api::Verb,
+    body::{BoxError, Observer},
+    insight::fingerprint::Fingerprint,
+    metrics::Limit,
+    proxy::forward::ListContent,
+    upstream::Unread,
 };
 
 /// The record that ends with a body.
@@ -38,6 +43,12 @@ impl Observer for Counted {
         }
         if self.log.verb == Verb::Watch && says_expired(bytes) {
             self.log.facts.expired = true;
+        }
+    }
+
+    fn broke(&mut self, error: &BoxError) {
+        if error.is::<Unread>() {
+            self.log.metrics.limit_reached(Limit::UnreadResponses);
         }
     }
 

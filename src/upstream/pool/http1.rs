@@ -12,7 +12,7 @@ use tracing::debug;
 
 use super::{http2::RequestFailure, lane::Lane, strip_connection_headers};
 use crate::{
-    body::{Body, Observer},
+    body::{Body, BoxError, Observer},
     upstream::{dial::Stream, slot::Slot, socket},
 };
 
@@ -96,7 +96,7 @@ impl Observer for Busy {
         }
     }
 
-    fn broke(&mut self) {
+    fn broke(&mut self, _: &BoxError) {
         self.connection = None;
     }
 }

@@ -26,6 +26,7 @@ use tracing::debug;
 
 use super::{
     Settings,
+    backlog::Backlog,
     stream::{Budget, Download, Upload, UploadError},
 };
 use crate::{
@@ -41,7 +42,7 @@ use crate::{
 const STREAMS_BEFORE_SETTINGS: usize = 10;
 
 /// The window of one unread stream, which bounds the memory of a slow reader.
-const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
+pub(super) const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
 
 /// The limit of response headers.
 const HEADER_BYTES_MAX: u32 = 256 * 1024;
@@ -55,6 +56,7 @@ pub(super) struct Http2 {
     sender: SendRequest<Bytes>,
     state: Arc<ConnectionState>,
     budget: Budget,
+    backlog: Backlog,
 }
 
 /// The task that must run for a connection to work.
@@ -115,7 +117,7 @@ impl Http2 {
         stream: Box<dyn Stream>,
         settings: &Settings,
         freed: Arc<Notify>,
-        budget: Budget,
+        (budget, backlog): (Budget, Backlog),
     ) -> Result<(Self, Driver), h2::Error> {
         let (stream, reads) = socket::counted(stream);
         let (sender, connection) = builder(settings).handshake(stream).await?;
@@ -128,7 +130,7 @@ impl Http2 {
         });
         let driver =
             Driver { connection, state: Arc::clone(&state), settings: settings.clone(), freed };
-        Ok((Self { sender, state, budget }, driver))
+        Ok((Self { sender, state, budget, backlog }, driver))
     }
 
     /// Returns a slot, unless the connection is full or accepts no more requests.
@@ -181,7 +183,8 @@ impl Http2 {
                     self.finish(rest);
                 }
                 let length = content_length(response.headers());
-                Ok(response.map(|stream| Download::body(stream, length, slot)))
+                let backlog = &self.backlog;
+                Ok(response.map(|stream| Download::body(stream, length, slot, backlog)))
             }
             Err(ExchangeError::RequestBody(error)) => Err(RequestFailure::Broken(error)),
             Err(ExchangeError::Peer(error)) => Err(self.failed(exchange.upload, empty, error)),

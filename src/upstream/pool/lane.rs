@@ -14,6 +14,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::{
     Settings,
+    backlog::Backlog,
     http1::Http1,
     http2::{Driver, Http2},
     stream::Budget,
@@ -43,7 +44,8 @@ pub(super) struct Lane {
     connector: Arc<Connector>,
     settings: Settings,
     growth: Growth,
-    budget: Budget,
+    /// The memory of the pool for request bodies and for responses.
+    memory: (Budget, Backlog),
     state: Mutex<LaneState>,
     freed: Arc<Notify>,
     /// The slots for HTTP/1.1 connections, open or idle.
@@ -101,12 +103,12 @@ impl Lane {
         connector: Arc<Connector>,
         settings: Settings,
         growth: Growth,
-        budget: Budget,
+        memory: (Budget, Backlog),
     ) -> Arc<Self> {
         let freed = Arc::new(Notify::new());
         let http1_places = Slots::new(Arc::clone(&freed));
         let state = Mutex::default();
-        Arc::new(Self { connector, settings, growth, budget, state, freed, http1_places })
+        Arc::new(Self { connector, settings, growth, memory, state, freed, http1_places })
     }
 
     /// Waits for a slot on a connection; opens one if needed.
@@ -211,8 +213,8 @@ impl Lane {
         match protocol {
             Protocol::Http2 => {
                 let freed = Arc::clone(&self.freed);
-                let budget = self.budget.clone();
-                let (connection, driver) = Http2::start(stream, &self.settings, freed, budget)
+                let memory = self.memory.clone();
+                let (connection, driver) = Http2::start(stream, &self.settings, freed, memory)
                     .await
                     .map_err(ConnectError::new)?;
                 Ok(Connection::Http2(connection, Box::new(driver)))

@@ -17,6 +17,7 @@ use bytes::Bytes;
 use h2::{Reason, RecvStream, SendStream};
 use http_body::{Body as _, Frame, SizeHint};
 
+use super::backlog::{Arriving, Backlog};
 use crate::{
     body::{Body, BoxError},
     upstream::slot::Slot,
@@ -66,7 +67,7 @@ pub(super) enum UploadError {
 
 /// A response's body; holds its slot until the stream ended.
 pub(super) struct Download {
-    stream: RecvStream,
+    stream: Arc<Arriving>,
     slot: Option<Slot>,
     remaining: Option<u64>,
     part: Part,
@@ -247,26 +248,28 @@ impl http_body::Body for Again {
 
 impl Download {
     /// Returns the body of a response whose head states `length`.
-    pub(super) fn body(stream: RecvStream, length: Option<u64>, slot: Slot) -> Body {
+    pub(super) fn body(
+        stream: RecvStream,
+        length: Option<u64>,
+        slot: Slot,
+        backlog: &Backlog,
+    ) -> Body {
         if stream.is_end_stream() {
             return Body::empty();
         }
+        let stream = backlog.add(stream);
         Body::wrap(Self { stream, slot: Some(slot), remaining: length, part: Part::Data })
     }
 
-    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, h2::Error>>> {
-        let data = match ready!(self.stream.poll_data(cx)) {
-            Some(Ok(data)) => data,
-            Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-            None => return Poll::Ready(None),
-        };
-        // This call fails only on an ended stream, which has no window any more.
-        let _ = self.stream.flow_control().release_capacity(data.len());
-        self.remaining = self.remaining.map(|left| left.saturating_sub(data.len() as u64));
-        if self.stream.is_end_stream() {
-            self.slot = None;
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BoxError>>> {
+        let polled = ready!(self.stream.poll_data(cx));
+        if let Some(Ok(data)) = &polled {
+            self.remaining = self.remaining.map(|left| left.saturating_sub(data.len() as u64));
+            if self.stream.is_end_stream() {
+                self.slot = None;
+            }
         }
-        Poll::Ready(Some(Ok(data)))
+        Poll::Ready(polled)
     }
 
     fn end(&mut self) {
@@ -288,7 +291,7 @@ impl http_body::Body for Download {
                 Some(Ok(data)) => return Poll::Ready(Some(Ok(Frame::data(data)))),
                 Some(Err(error)) => {
                     self.end();
-                    return Poll::Ready(Some(Err(error.into())));
+                    return Poll::Ready(Some(Err(error)));
                 }
                 None => self.part = Part::Trailers,
             }
@@ -299,7 +302,7 @@ impl http_body::Body for Download {
             return Poll::Ready(match trailers {
                 Ok(Some(trailers)) => Some(Ok(Frame::trailers(trailers))),
                 Ok(None) => None,
-                Err(error) => Some(Err(error.into())),
+                Err(error) => Some(Err(error)),
             });
         }
         Poll::Ready(None)

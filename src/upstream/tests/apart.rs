@@ -9,15 +9,20 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::stream::pending;
 use http::{Request, Response, StatusCode, header::AUTHORIZATION};
-use hyper::{body::Incoming, service::service_fn};
+use http_body_util::StreamBody;
+use hyper::{
+    body::{Frame, Incoming},
+    service::service_fn,
+};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio_rustls::server::TlsStream;
 
 use super::harness::{Server, fed, start, start_shared, text};
 use crate::{
-    body::Body,
+    body::{Body, BoxError},
     upstream::{Client, Error, Lane, Peer, Pool, Settings},
 };
 
@@ -60,12 +65,16 @@ fn serve_noting(server: Server, http2: bool) -> Requests {
     requests
 }
 
-/// Answers `/big` with 4 MiB, and all else with 100 bytes.
+/// Answers `/big` with 4 MiB, `/slow` with a body that does not come, and all else with 100 bytes.
 fn serve_bodies(server: Server) {
     server.serve(|stream| async move {
         let service = service_fn(|request: Request<Incoming>| async move {
-            let bytes = if request.uri().path() == "/big" { 4 << 20 } else { 100 };
-            Ok::<_, std::convert::Infallible>(Response::new(Body::full(vec![b'x'; bytes])))
+            let body = match request.uri().path() {
+                "/big" => Body::full(vec![b'x'; 4 << 20]),
+                "/slow" => Body::wrap(StreamBody::new(pending::<Result<Frame<Bytes>, BoxError>>())),
+                _ => Body::full(vec![b'x'; 100]),
+            };
+            Ok::<_, std::convert::Infallible>(Response::new(body))
         });
         let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         let _ = builder.serve_connection(TokioIo::new(stream), service).await;
@@ -91,11 +100,11 @@ async fn unaccepted_requests_of_one_address_leave_places_to_the_others() {
     let share = settings.unproven_connections_max * settings.streams_max / 4;
     let mut accepted = Vec::new();
     for number in 0..share {
-        accepted.push(ask("/big", host(9), Some(number.to_string())).await.unwrap());
+        accepted.push(ask("/slow", host(9), Some(number.to_string())).await.unwrap());
     }
     let mut unread = Vec::new();
     for number in 0..share {
-        unread.push(ask("/big", host(number as u16), None).await.unwrap());
+        unread.push(ask("/slow", host(number as u16), None).await.unwrap());
     }
     let waiting = ask("/small", host(1), Some("new".to_owned()));
     let answered = tokio::time::timeout(std::time::Duration::from_millis(300), waiting).await;
@@ -151,9 +160,9 @@ async fn unread_answers_of_one_caller_leave_places_to_the_others() {
     let share = settings.short_connections_max * settings.streams_max / 4;
     let mut unread = Vec::new();
     for _ in 0..share {
-        unread.push(ask("/big", "greedy").await.unwrap());
+        unread.push(ask("/slow", "greedy").await.unwrap());
     }
-    let waiting = ask("/big", "greedy");
+    let waiting = ask("/slow", "greedy");
     let answered = tokio::time::timeout(std::time::Duration::from_millis(300), waiting).await;
     assert!(answered.is_err(), "it has taken its share");
     assert_eq!(text(ask("/small", "other").await.unwrap()).await.len(), 100);

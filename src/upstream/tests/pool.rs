@@ -21,7 +21,7 @@ use tokio_rustls::server::TlsStream;
 use super::harness::{eventually, fed, piece, send, start, text};
 use crate::{
     body::Body,
-    upstream::{Client, Endpoint, Error, Lane, Pool, Settings},
+    upstream::{Client, Endpoint, Error, Lane, Pool, Settings, Unread, pool::UNREAD_BYTES_MAX},
 };
 
 const HTTP2: &[&str] = &["h2", "http/1.1"];
@@ -386,6 +386,35 @@ async fn an_unread_stream_does_not_block_the_others() {
         assert_eq!(text(send(&pool, "/small", Lane::Short).await.unwrap()).await.len(), 100);
     }
     assert_eq!(network.dialled(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unread_responses_end_beyond_a_bound_and_those_that_are_read_do_not() {
+    let (pool, _, server) = start("", HTTP2, Settings::default());
+    server.serve(|stream| async move {
+        let service = service_fn(|_| async {
+            Ok::<_, Infallible>(Response::new(Body::full(vec![b'x'; 4 << 20])))
+        });
+        let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+    });
+    let mut unread = Vec::new();
+    for _ in 0..UNREAD_BYTES_MAX / (1 << 20) + 8 {
+        unread.push(send(&pool, "/", Lane::Short).await.unwrap());
+    }
+    let mut read = send(&pool, "/", Lane::Short).await.unwrap().into_body();
+    let mut bytes = 0;
+    while let Some(piece) = piece(&mut read).await {
+        bytes += piece.expect("it is read").len();
+        crate::testing::pass(Duration::from_millis(100)).await;
+    }
+    assert_eq!(bytes, 4 << 20);
+    let mut ended = 0;
+    for response in unread {
+        let whole = response.into_body().collect(8 << 20).await;
+        ended += usize::from(whole.is_err_and(|error| error.is::<Unread>()));
+    }
+    assert!((8..=10).contains(&ended), "{ended} ended");
 }
 
 #[tokio::test]
