@@ -87,8 +87,8 @@ async fn run(options: &Options) -> Result<usize> {
         let measure = || cell::measure(cell, expected, &setup, &baselines, options, idle);
         let mut measured = measure()?;
         report.cell(&measured);
-        if options.gate && report.missed_last() {
-            report.again();
+        if options.gate && report.has_missed(cell.id) {
+            report.again(cell.id);
             measured = measure()?;
             report.cell(&measured);
         }
@@ -98,8 +98,8 @@ async fn run(options: &Options) -> Result<usize> {
     }
     if options.wants("P15") {
         report.latency("P15", &latency::http1(&setup, &baselines, options)?);
-        if options.gate && report.missed_last() {
-            report.again();
+        if options.gate && report.has_missed("P15") {
+            report.again("P15");
             report.latency("P15", &latency::http1(&setup, &baselines, options)?);
         }
         report.latency("P15 h2", &latency::http2(&setup, options).await?);
@@ -129,16 +129,16 @@ async fn watches(
     if options.wants("P18") {
         for size in fanout::SIZES {
             report.fanout(&fanout::measure(size, setup, options, idle).await?);
-            if options.gate && size.gate.is_some() && report.missed_last() {
-                report.again();
+            if options.gate && size.gate.is_some() && report.has_missed("P18") {
+                report.again("P18");
                 report.fanout(&fanout::measure(size, setup, options, idle).await?);
             }
         }
     }
     if options.wants("P20") {
         report.staleness(&staleness::measure(setup).await?);
-        if options.gate && report.missed_last() {
-            report.again();
+        if options.gate && report.has_missed("P20") {
+            report.again("P20");
             report.staleness(&staleness::measure(setup).await?);
         }
     }

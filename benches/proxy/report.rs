@@ -333,17 +333,15 @@ impl Report {
         self.gates.iter().filter(|gate| !gate.holds()).count()
     }
 
-    /// Reports whether the last cell missed a gate.
-    pub(crate) fn missed_last(&self) -> bool {
-        let last = self.gates.last().map(|gate| gate.cell);
-        self.gates.iter().any(|gate| Some(gate.cell) == last && !gate.holds())
+    /// Reports whether this cell missed a gate.
+    pub(crate) fn has_missed(&self, cell: &str) -> bool {
+        self.gates.iter().any(|gate| gate.cell == cell && !gate.holds())
     }
 
-    /// Discards the last cell's gates for a second measurement. Its figures stay printed.
-    pub(crate) fn again(&mut self) {
+    /// Discards this cell's gates for a second measurement. Its figures stay printed.
+    pub(crate) fn again(&mut self, cell: &str) {
         println!("missed; other load on the machine can cause that, so it is measured again:");
-        let last = self.gates.last().map(|gate| gate.cell);
-        self.gates.retain(|gate| Some(gate.cell) != last);
+        self.gates.retain(|gate| gate.cell != cell);
     }
 }
 
