@@ -6,11 +6,12 @@ use anyhow::{Context, Result};
 use http::Method;
 use serde_json::json;
 
-use crate::{rig::client::Request, setup::Setup};
+use crate::{
+    rig::{client::Request, process::resident_bytes},
+    setup::Setup,
+};
 
 const ACCOUNT: &str = "/api/v1/namespaces/load/serviceaccounts";
-
-const PAGE_BYTES: u64 = 4096;
 
 /// The memory of one process.
 pub(crate) struct Resident {
@@ -45,12 +46,6 @@ async fn make_account(setup: &Setup, folder: &Path) -> Result<()> {
     fs::write(folder.join("ca.crt"), setup.apiserver()?.authorities_pem())?;
     fs::write(folder.join("namespace"), "load")?;
     Ok(fs::write(folder.join("token"), token)?)
-}
-
-fn resident_bytes(process: u32) -> Result<u64> {
-    let pages = fs::read_to_string(format!("/proc/{process}/statm"))?;
-    let pages = pages.split(' ').nth(1).context("no resident pages")?;
-    Ok(pages.parse::<u64>()? * PAGE_BYTES)
 }
 
 /// Returns the process that another one has started.

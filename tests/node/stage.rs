@@ -228,11 +228,3 @@ pub fn kill(process: u32) -> Result<()> {
     ensure!(output.status.success(), "process {process} cannot be killed");
     Ok(())
 }
-
-/// Resident memory of a process.
-pub fn resident_bytes(process: u32) -> Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    Ok(kib.context("no VmRSS")? * 1024)
-}

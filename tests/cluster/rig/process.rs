@@ -124,10 +124,7 @@ impl Process {
 
     /// Resident memory in bytes.
     pub fn resident_bytes(&self) -> Result<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
-        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-        let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
-        Ok(kib.context("no VmRSS in /proc status")? * 1024)
+        resident_bytes(self.id())
     }
 
     /// The last lines of the log, for messages about failures.
@@ -159,4 +156,12 @@ pub enum Stopped {
     Cleanly(Option<i32>),
     /// It did not end in time and was killed.
     Killed,
+}
+
+/// The resident memory of any process.
+pub fn resident_bytes(process: u32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+    Ok(kib.context("no VmRSS in /proc status")? * 1024)
 }

@@ -10,7 +10,8 @@ use super::install::load;
 use crate::kube::{LIMIT, is_injected, until};
 use crate::manifests::{SHOP, container, deployment, pod, polling, template};
 use crate::rig::client::Request;
-use crate::stage::{Stage, resident_bytes};
+use crate::rig::process::resident_bytes;
+use crate::stage::Stage;
 
 const CROWD: &str = "crowd";
 const MANY_PODS: u32 = 5000;
