@@ -16,7 +16,9 @@ const SERVING: &str = "layout/serving.txt";
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed={SERVING}");
-    let Some(prefix) = prefix().filter(|_| is("OPT_LEVEL", "z")) else { return };
+    // The profiles `dev` and `release`, which are not shipped, optimize less.
+    let shipped = !is("OPT_LEVEL", "0") && !is("OPT_LEVEL", "1");
+    let Some(prefix) = prefix().filter(|_| shipped) else { return };
     println!("cargo::rustc-link-arg-bins={prefix}--icf=all");
     println!("cargo::rustc-link-arg-bins={prefix}--script={}", layout());
     if is("TARGET", MUSL) || glibc().is_some_and(|version| version >= GLIBC_MIN) {
