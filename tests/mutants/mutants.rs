@@ -154,6 +154,8 @@ mutants! {
     ListGoesBack,
     /// An older replica is used without checking the shown objects.
     DoubtsWavedThrough,
+    /// An older replica is used without comparing it with the shown list.
+    ListUncompared,
     /// An object that left a selection may be shown there in its old state.
     MovedObjectAges,
     /// Objects in a forwarded list that replicas lack are forgotten.

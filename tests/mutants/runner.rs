@@ -101,6 +101,10 @@ const FINDERS: &[Row] = &[
         &["watches::widening::watches_continue_without_a_gap_when_their_replica_is_widened"],
     ),
     (
+        &[Mutant::ListUncompared],
+        &["freshness::monotonic::a_replica_that_comes_late_is_compared_with_the_list_shown_before"],
+    ),
+    (
         &[Mutant::ShownForgotten, Mutant::ClearedTooEarly, Mutant::DoubtsWavedThrough],
         &["freshness::content::state_shown_by_one_replica_is_shown_by_others"],
     ),

@@ -8,9 +8,10 @@ use listless::{
 };
 use serde_json::json;
 
-use super::stalled;
+use super::{is_watch_of_replica, stalled};
 use crate::harness::{
-    Laggard, PROTOBUF, Setup, TABLE, TestClient, TestProxy, pass, pod, populated, settle,
+    Laggard, PROTOBUF, Setup, TABLE, TestClient, TestProxy, group_resource, pass, pod, populated,
+    settle,
 };
 
 const PODS: &str = "/api/v1/pods";
@@ -207,6 +208,45 @@ async fn a_list_that_was_allowed_to_be_old_proves_nothing() {
         assert!(elsewhere.version() < proxy.simulator.revision());
         let listed = client.get(MAPS).await;
         assert_eq!(listed.names(), Vec::<String>::new(), "{}", listed.summary());
+    }
+}
+
+/// The replica's first list is on its way when the session reads one that is newer.
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_comes_late_is_compared_with_the_list_shown_before() {
+    for is_changed in [true, false] {
+        let simulator = populated();
+        // Longer than a read waits for a replica.
+        let of_replica = |target: &str| Duration::from_secs(20 * u64::from(target == MAPS));
+        let far = Laggard::new(simulator.clone(), |oldest, _| oldest).far(of_replica);
+        let proxy = Setup::of(simulator).upstream(far).in_memory();
+        proxy.simulator.inject(Fault::always(Effect::StallAfter(0), is_watch_of_replica));
+        let (client, before) = (proxy.client(), proxy.simulator.revision());
+        client.get(MAPS).await;
+        // This one starts the replica.
+        let repeated = tokio::spawn({
+            let client = client.clone();
+            async move { client.get(MAPS).await }
+        });
+        pass(Duration::from_millis(10)).await;
+        if is_changed {
+            let late = json!({"metadata": {"namespace": "a", "name": "late"}});
+            proxy.simulator.put(&group_resource("configmaps"), late).expect("a served resource");
+        } else {
+            proxy.simulator.skip_revisions(5);
+        }
+        let newest = proxy.simulator.revision();
+        let at = format!("{MAPS}?resourceVersion={newest}&resourceVersionMatch=NotOlderThan");
+        let shown = client.get(&at).await;
+        assert!(!shown.is_hit() && shown.version() == newest, "{}", shown.summary());
+        repeated.await.expect("no panic");
+        pass(Duration::from_secs(20)).await;
+        let held = proxy.replicas()[0].version.as_ref().map(ToString::to_string);
+        assert_eq!(held, Some(before.to_string()));
+        // Its version may be older than that of a list of another query.
+        let listed = client.get(&format!("{MAPS}?labelSelector=%21absent")).await;
+        assert_eq!(listed.is_hit(), !is_changed, "{}", listed.summary());
+        assert_eq!(listed.names(), shown.names(), "{}", listed.summary());
     }
 }
 
