@@ -23,9 +23,9 @@ pub struct Tally {
     pub errors: Vec<String>,
 }
 
-/// The tolerated share by which a driver's own period and jitter may be off. Beyond that it did not
-/// do its work.
-const OFF_MAX: f64 = 0.1;
+/// The tolerated share by which a driver's own period and jitter may be off, half of what a report's
+/// period may differ by. Beyond that it did not do its work.
+const OFF_MAX: f64 = 0.05;
 
 // === impl Tally ===
 
