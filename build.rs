@@ -1,14 +1,8 @@
-//! Sets linker options that keep less of the shipped binary in memory, if linker and loader support
-//! them.
+//! Sets linker options that keep less of the shipped binary in memory.
 
-use std::{env, fs, path::Path, process::Command};
+use std::{env, fs, path::Path};
 
-const GLIBC: &str = "x86_64-unknown-linux-gnu";
-/// Its loader, which is in the binary, reads compact relative relocations.
 const MUSL: &str = "x86_64-unknown-linux-musl";
-
-/// The first glibc version whose loader reads compact relative relocations.
-const GLIBC_MIN: (u32, u32) = (2, 36);
 
 /// The functions that ran between the start and the end of the benches. See `layout/README.md`.
 const SERVING: &str = "layout/serving.txt";
@@ -16,27 +10,17 @@ const SERVING: &str = "layout/serving.txt";
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed={SERVING}");
-    // The profiles `dev` and `release`, which are not shipped, optimize less.
-    let shipped = !is("OPT_LEVEL", "0") && !is("OPT_LEVEL", "1");
-    let Some(prefix) = prefix().filter(|_| shipped) else { return };
-    println!("cargo::rustc-link-arg-bins={prefix}--icf=all");
-    println!("cargo::rustc-link-arg-bins={prefix}--script={}", layout());
-    if is("TARGET", MUSL) || glibc().is_some_and(|version| version >= GLIBC_MIN) {
-        println!("cargo::rustc-link-arg-bins={prefix}--pack-dyn-relocs=relr");
+    // As `image/binary.sh` builds it. Of glibc's loaders, only some read compact relocations.
+    if !is("TARGET", MUSL) || !is("RUSTC_LINKER", "rust-lld") {
+        return;
     }
+    println!("cargo::rustc-link-arg-bins=--icf=all");
+    println!("cargo::rustc-link-arg-bins=--pack-dyn-relocs=relr");
+    println!("cargo::rustc-link-arg-bins=--script={}", layout());
 }
 
 fn is(variable: &str, value: &str) -> bool {
     env::var(variable).is_ok_and(|text| text == value)
-}
-
-/// Returns what stands before an option of Rust's own linker, if that is the linker: the C compiler
-/// starts it on this platform, and `image/binary.sh` names it.
-fn prefix() -> Option<&'static str> {
-    if is("TARGET", GLIBC) && is("HOST", GLIBC) {
-        return Some("-Wl,");
-    }
-    (is("TARGET", MUSL) && is("RUSTC_LINKER", "rust-lld")).then_some("")
 }
 
 /// Returns a linker script that places the serving functions side by side. A missing or extra name
@@ -60,12 +44,4 @@ fn sections(name: &str) -> String {
         return format!("    *(.text.{name}17h* .text.unlikely.{name}17h*)\n");
     }
     format!("    *(.text.{name} .text.{name}.* .text.unlikely.{name} .text.unlikely.{name}.*)\n")
-}
-
-/// Returns the version of the C library that this build will probably run with.
-fn glibc() -> Option<(u32, u32)> {
-    let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    let (major, minor) = text.trim().strip_prefix("glibc ")?.split_once('.')?;
-    Some((major.parse().ok()?, minor.parse().ok()?))
 }

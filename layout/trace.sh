@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes layout/serving.txt anew: the functions of the shipped binary that run while the benches drive it. Those that
-# the supervisor of a sidecar runs stand first: it runs few, and its workers run most of them too.
+# Writes layout/serving.txt anew: the functions of the shipped binary that run while the benches drive it. Those of an
+# idle sidecar stand first: its supervisor runs few, and its worker runs most of them too.
 #
 # Needs what the benches need, a C compiler and binutils; x86-64 Linux. A quarter of an hour on two processors.
 set -euo pipefail
@@ -36,6 +36,6 @@ names() {
 }
 {
   echo "# Functions that ran in the benches, to be linked side by side; written by layout/trace.sh."
-  { names "$folder"/ran/supervisor-*; names "$folder"/ran/*; } | awk '!seen[$0]++'
+  { names "$folder"/ran/supervisor-*; names "$folder"/ran/worker-*; names "$folder"/ran/*; } | awk '!seen[$0]++'
 } >layout/serving.txt
 wc -l layout/serving.txt
