@@ -97,6 +97,15 @@ pub struct Pool {
     tunnels: Tunnels,
 }
 
+/// The memory of requests that may share connections, all together.
+#[derive(Clone, Default)]
+struct Memory {
+    /// For bodies that may be sent again.
+    kept: Budget,
+    /// For responses.
+    unread: Backlog,
+}
+
 /// The two lanes of requests that may share connections.
 #[derive(Clone)]
 struct Lanes {
@@ -145,21 +154,19 @@ impl Pool {
         let host = HeaderValue::from_str(endpoint.authority().as_str())
             .expect("an authority is made of visible ASCII");
         let connector = Arc::new(Connector::new(dialler, endpoint));
-        let memory = (Budget::default(), Backlog::default());
-        let unproven_max = settings.unproven_connections_max;
-        let lane = |connections_max, busy_at| {
-            let growth = Growth { connections_max, busy_at };
-            Lane::new(Arc::clone(&connector), settings.clone(), growth, memory.clone())
-        };
         let (short_busy, long_busy) = (settings.streams_max / 4, settings.streams_max * 3 / 4);
-        let proven = Lanes {
-            short: lane(settings.short_connections_max, short_busy),
-            long: lane(settings.long_connections_max, long_busy),
+        let lanes = |short_max, long_max| {
+            let memory = Memory::default();
+            let lane = |connections_max, busy_at| {
+                let growth = Growth { connections_max, busy_at };
+                Lane::new(Arc::clone(&connector), settings.clone(), growth, memory.clone())
+            };
+            Lanes { short: lane(short_max, short_busy), long: lane(long_max, long_busy) }
         };
-        let unproven =
-            Lanes { short: lane(unproven_max, short_busy), long: lane(unproven_max, long_busy) };
-        let tunnels = Tunnels::new(Arc::clone(&connector), settings.tunnels_max);
         let (short_max, long_max) = (settings.short_connections_max, settings.long_connections_max);
+        let unproven_max = settings.unproven_connections_max;
+        let (proven, unproven) = (lanes(short_max, long_max), lanes(unproven_max, unproven_max));
+        let tunnels = Tunnels::new(Arc::clone(&connector), settings.tunnels_max);
         let shares = Arc::new(PoolShares {
             proven: LaneShares::new(&settings, short_max, long_max),
             unproven: LaneShares::new(&settings, unproven_max, unproven_max),

@@ -25,9 +25,8 @@ use tokio::sync::Notify;
 use tracing::debug;
 
 use super::{
-    Settings,
-    backlog::Backlog,
-    stream::{Budget, Download, Upload, UploadError},
+    Memory, Settings,
+    stream::{Download, Upload, UploadError},
 };
 use crate::{
     body::{Body, BoxError},
@@ -55,8 +54,7 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct Http2 {
     sender: SendRequest<Bytes>,
     state: Arc<ConnectionState>,
-    budget: Budget,
-    backlog: Backlog,
+    memory: Memory,
 }
 
 /// The task that must run for a connection to work.
@@ -117,7 +115,7 @@ impl Http2 {
         stream: Box<dyn Stream>,
         settings: &Settings,
         freed: Arc<Notify>,
-        (budget, backlog): (Budget, Backlog),
+        memory: Memory,
     ) -> Result<(Self, Driver), h2::Error> {
         let (stream, reads) = socket::counted(stream);
         let (sender, connection) = builder(settings).handshake(stream).await?;
@@ -130,7 +128,7 @@ impl Http2 {
         });
         let driver =
             Driver { connection, state: Arc::clone(&state), settings: settings.clone(), freed };
-        Ok((Self { sender, state, budget, backlog }, driver))
+        Ok((Self { sender, state, memory }, driver))
     }
 
     /// Returns a slot, unless the connection is full or accepts no more requests.
@@ -175,7 +173,7 @@ impl Http2 {
             Ok(opened) => opened,
             Err(error) => return Err(self.unsent(body, error)),
         };
-        let upload = (!empty).then(|| Upload::new(body, stream, self.budget.clone()));
+        let upload = (!empty).then(|| Upload::new(body, stream, self.memory.kept.clone()));
         let mut exchange = PendingExchange { response, upload, uploaded: empty };
         match poll_fn(|cx| exchange.poll(cx)).await {
             Ok(response) => {
@@ -183,8 +181,8 @@ impl Http2 {
                     self.finish(rest);
                 }
                 let length = content_length(response.headers());
-                let backlog = &self.backlog;
-                Ok(response.map(|stream| Download::body(stream, length, slot, backlog)))
+                let unread = &self.memory.unread;
+                Ok(response.map(|stream| Download::body(stream, length, slot, unread)))
             }
             Err(ExchangeError::RequestBody(error)) => Err(RequestFailure::Broken(error)),
             Err(ExchangeError::Peer(error)) => Err(self.failed(exchange.upload, empty, error)),

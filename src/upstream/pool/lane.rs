@@ -13,11 +13,9 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
-    Settings,
-    backlog::Backlog,
+    Memory, Settings,
     http1::Http1,
     http2::{Driver, Http2},
-    stream::Budget,
 };
 use crate::upstream::{
     Error,
@@ -44,8 +42,7 @@ pub(super) struct Lane {
     connector: Arc<Connector>,
     settings: Settings,
     growth: Growth,
-    /// The memory of the pool for request bodies and for responses.
-    memory: (Budget, Backlog),
+    memory: Memory,
     state: Mutex<LaneState>,
     freed: Arc<Notify>,
     /// The slots for HTTP/1.1 connections, open or idle.
@@ -103,7 +100,7 @@ impl Lane {
         connector: Arc<Connector>,
         settings: Settings,
         growth: Growth,
-        memory: (Budget, Backlog),
+        memory: Memory,
     ) -> Arc<Self> {
         let freed = Arc::new(Notify::new());
         let http1_places = Slots::new(Arc::clone(&freed));

@@ -327,3 +327,60 @@ async fn a_possibly_processed_request_or_a_partial_body_is_not_sent_again() {
         assert_eq!(connections.load(Ordering::SeqCst), 1);
     }
 }
+
+/// Reads `/held` and never answers it, refuses the first `/again`, and answers all else.
+fn serve_refusing(server: Server) -> Arc<AtomicUsize> {
+    let (held, refused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&held);
+    server.serve(move |stream| {
+        let (held, refused) = (Arc::clone(&counted), Arc::clone(&refused));
+        async move {
+            let mut connection = h2::server::handshake(stream).await.unwrap();
+            while let Some(Ok((mut request, mut respond))) = connection.accept().await {
+                let (held, refused) = (Arc::clone(&held), Arc::clone(&refused));
+                tokio::spawn(async move {
+                    let path = request.uri().path().to_owned();
+                    while let Some(Ok(data)) = request.body_mut().data().await {
+                        request.body_mut().flow_control().release_capacity(data.len()).unwrap();
+                        match path.as_str() {
+                            "/held" => _ = held.fetch_add(data.len(), Ordering::SeqCst),
+                            _ if refused.fetch_add(1, Ordering::SeqCst) == 0 => {
+                                return respond.send_reset(h2::Reason::REFUSED_STREAM);
+                            }
+                            _ => {}
+                        }
+                    }
+                    let _ = respond.send_response(Response::new(()), true);
+                });
+            }
+        }
+    });
+    held
+}
+
+/// Bodies of requests without an accepted credential fill their own memory only.
+#[tokio::test]
+async fn kept_bodies_of_unaccepted_requests_leave_those_of_others_their_memory() {
+    let (pool, _, server) = start_shared(HTTP2);
+    let held = serve_refusing(server);
+    let good = Some("Bearer good");
+    assert_eq!(ask(&pool, "/accepted", good).await, 200);
+    let kept = super::super::pool::KEPT_BYTES_MAX;
+    let (mut senders, mut sent) = (Vec::new(), 0);
+    for number in 0..12 {
+        let (sender, body) = fed();
+        for _ in 0..kept / 65_536 - 1 {
+            sender.send(Bytes::from(vec![b'x'; 65_536])).unwrap();
+            sent += 65_536;
+        }
+        senders.push(sender);
+        let peer = Peer(IpAddr::from([10, 0, 0, number]));
+        let request = Request::post("/held").extension(peer).body(body).unwrap();
+        tokio::spawn(Client::send(&pool, request, Lane::Short));
+    }
+    super::harness::eventually("they were read", || held.load(Ordering::SeqCst) == sent).await;
+    let request = Request::patch("/again").header(AUTHORIZATION, "Bearer good");
+    let body = Body::full(vec![b'x'; kept / 2]);
+    let answer = Client::send(&pool, request.body(body).unwrap(), Lane::Short).await;
+    assert_eq!(answer.expect("it was sent again").status(), 200);
+}
