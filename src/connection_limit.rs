@@ -31,7 +31,8 @@ pub struct Bounds {
     pub per_peer_max: usize,
     /// The maximum of all requests in flight.
     pub requests_max: usize,
-    /// The maximum of requests in flight for one IP address, unless it is loopback.
+    /// The maximum of requests in flight for one IP address, unless it is loopback. It is never more
+    /// than all others have left.
     pub requests_per_peer_max: usize,
 }
 
@@ -171,7 +172,13 @@ impl ConnectionSlot {
     pub fn begin(&self) -> Result<Busy, NotBegun> {
         let Holder { shared, peer, state, requests, .. } = &*self.0;
         let Bounds { requests_max, requests_per_peer_max, .. } = shared.bounds;
-        let own_max = if peer.is_loopback() { requests_max } else { requests_per_peer_max };
+        let own_max = if peer.is_loopback() {
+            requests_max
+        } else {
+            // The more peers take their part, the less is left for one that comes later.
+            let left = requests_max.saturating_sub(shared.requests.load(Ordering::Acquire));
+            requests_per_peer_max.min(left)
+        };
         if !count(&state.busy, CLOSED) {
             return Err(NotBegun::Closed);
         }
@@ -370,6 +377,19 @@ mod tests {
     }
 
     #[test]
+    fn few_peers_do_not_take_all_requests() {
+        let bounds = Bounds { requests_max: 64, requests_per_peer_max: 16, ..limit(9, 9).0.bounds };
+        let slots = ConnectionLimit::new(bounds);
+        let begun = |number| {
+            let slot = slots.take(peer(number)).unwrap();
+            std::iter::from_fn(|| slot.begin().ok()).collect::<Vec<_>>()
+        };
+        let held: Vec<_> = (1..=7).map(begun).collect();
+        let counts: Vec<_> = held.iter().map(Vec::len).collect();
+        assert_eq!(counts, [16, 16, 16, 8, 4, 2, 1], "of 64");
+    }
+
+    #[test]
     fn requests_are_bounded_in_all_and_per_peer_and_loopback_takes_what_is_left() {
         let slots = limit(8, 4);
         let begun = |slot: &ConnectionSlot| -> Vec<Busy> {
@@ -384,9 +404,10 @@ mod tests {
         let locals = begun(&local);
         assert_eq!((others.len(), locals.len()), (2, 4));
         assert!(slots.take(peer(3)).unwrap().begin().is_err(), "all are taken");
+        drop(locals);
         first.pop().unwrap().keep();
         assert_eq!(begun(&own[1]).len(), 1, "a tunnel is no request");
-        drop((first, others, locals));
+        drop((first, others));
         assert_eq!((begun(&own[0]).len(), begun(&other).len(), begun(&local).len()), (2, 2, 4));
         assert_eq!(slots.0.requests.load(Ordering::Acquire), 0);
     }
