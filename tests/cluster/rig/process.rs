@@ -110,16 +110,8 @@ impl Process {
 
     /// Processor time used so far, user and system.
     pub fn cpu_seconds(&self) -> Result<f64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id()))?;
-        // The second field is the name in parentheses and may hold spaces. Fields are counted after
-        // it.
-        let after = stat.rsplit(')').next().unwrap_or_default();
-        let fields: Vec<&str> = after.split_whitespace().collect();
-        let ticks = |index: usize| fields.get(index).and_then(|text| text.parse::<f64>().ok());
-        match (ticks(11), ticks(12)) {
-            (Some(user), Some(system)) => Ok((user + system) / TICKS_PER_SEC),
-            _ => bail!("unexpected /proc/{}/stat: {stat}", self.id()),
-        }
+        let [own, _] = cpu_seconds(&self.id().to_string())?;
+        Ok(own)
     }
 
     /// Resident memory in bytes.
@@ -156,6 +148,27 @@ pub enum Stopped {
     Cleanly(Option<i32>),
     /// It did not end in time and was killed.
     Killed,
+}
+
+/// The processor time of all programs that this process started and that have ended.
+pub fn ended_cpu_seconds() -> Result<f64> {
+    let [_, ended] = cpu_seconds("self")?;
+    Ok(ended)
+}
+
+/// The processor time of a process, user and system, and that of its ended children.
+fn cpu_seconds(process: &str) -> Result<[f64; 2]> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The second field is the name in parentheses and may hold spaces. Fields are counted after it.
+    let after = stat.rsplit(')').next().unwrap_or_default();
+    let ticks: Vec<f64> =
+        after.split_whitespace().skip(11).map_while(|field| field.parse().ok()).collect();
+    match ticks[..] {
+        [user, system, ended_user, ended_system, ..] => {
+            Ok([user + system, ended_user + ended_system].map(|ticks| ticks / TICKS_PER_SEC))
+        }
+        _ => bail!("unexpected /proc/{process}/stat: {stat}"),
+    }
 }
 
 /// The resident memory of any process.
