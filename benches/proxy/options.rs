@@ -1,12 +1,12 @@
 //! The few options of the harness, parsed without a library.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "\
 usage: cargo bench --bench proxy -- [--gate] [--cell ID]... [--seconds N] [--rounds N] [--pods N]
-       [--connections N] [--samples N] [--churn N] [--profile NAME]
+       [--connections N] [--samples N] [--churn N] [--program FILE]
 
   --gate           exit with an error when a gate is missed
   --cell ID        measure only this cell (P1 to P8, F1, PB1, PB2, T1, PG1, R1, R2, P15, P18 to P20,
@@ -18,7 +18,7 @@ usage: cargo bench --bench proxy -- [--gate] [--cell ID]... [--seconds N] [--rou
   --samples N      latency samples on each side (default 3000)
   --churn N        pods that change each second while a cell is measured (default 0); only P6 and P8
                    have gates then
-  --profile NAME   measure the binary of this cargo profile (default: the binary of the image)";
+  --program FILE   measure this listless instead of the image's binary";
 
 /// The names of the cells.
 const CELLS: [&str; 22] = [
@@ -37,7 +37,7 @@ pub(crate) struct Options {
     pub(crate) connections: usize,
     pub(crate) samples: usize,
     pub(crate) churn: u32,
-    pub(crate) profile: Option<String>,
+    pub(crate) program: Option<PathBuf>,
 }
 
 // === impl Options ===
@@ -53,7 +53,7 @@ impl Options {
             connections: 8,
             samples: 3_000,
             churn: 0,
-            profile: None,
+            program: None,
         };
         let mut arguments = arguments;
         while let Some(argument) = arguments.next() {
@@ -67,7 +67,7 @@ impl Options {
                 "--connections" => options.connections = value()?.parse()?,
                 "--samples" => options.samples = value()?.parse()?,
                 "--churn" => options.churn = value()?.parse()?,
-                "--profile" => options.profile = Some(value()?),
+                "--program" => options.program = Some(value()?.into()),
                 // Cargo adds this one.
                 "--bench" => {}
                 _ => bail!("unknown argument {argument}\n{USAGE}"),
@@ -76,8 +76,8 @@ impl Options {
         if let Some(unknown) = options.cells.iter().find(|cell| !CELLS.contains(&cell.as_str())) {
             bail!("--cell {unknown}: there is no such cell\n{USAGE}");
         }
-        if options.gate && options.profile.is_some() {
-            bail!("gates need the shipped binary: omit --profile\n{USAGE}");
+        if options.gate && options.program.is_some() {
+            bail!("gates need the shipped binary: omit --program\n{USAGE}");
         }
         if options.rounds == 0 || options.slot.is_zero() || options.pods < 1_000 {
             bail!("too little to measure: raise the values\n{USAGE}");

@@ -2,7 +2,6 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::Command,
     time::{Duration, Instant},
 };
 
@@ -16,7 +15,7 @@ use crate::{
         client::{Client, Protocol, Server},
         control_plane::{Component, ControlPlane, RequestCounts, User, Version},
         load_data::LoadData,
-        proxy_process::{PROGRAM, ProxyProcess, shipped},
+        proxy_process::{ProxyProcess, shipped},
     },
     wire::{Connection, Endpoint},
 };
@@ -85,24 +84,11 @@ fn config(forms: &[Form]) -> String {
     CONFIG.replace("{pods}", &pods)
 }
 
-/// Builds the binary with a cargo profile. The one beside the tests has their features.
-fn build(profile: &str) -> Result<PathBuf> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let status = Command::new(cargo)
-        .args(["build", "--locked", "--quiet", "--bin", "listless", "--profile", profile])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status()?;
-    ensure!(status.success(), "the build with the profile {profile} failed");
-    // TARGET/debug/listless, beside which each profile has its folder.
-    let target = Path::new(PROGRAM).ancestors().nth(2).context("there is no target folder")?;
-    Ok(target.join(profile).join("listless"))
-}
-
 // === impl Setup ===
 
 impl Setup {
     pub(crate) async fn start(options: &Options) -> Result<Self> {
-        let program = options.profile.as_deref().map_or_else(shipped, build)?;
+        let program = options.program.clone().map_or_else(shipped, Ok)?;
         let plane = ControlPlane::start(Version::V1_36).await?;
         let (namespace, pods) = ("load", options.pods);
         let data = LoadData { namespace, pods, pollers: POLLERS, apps: APPS, nodes: NODES };

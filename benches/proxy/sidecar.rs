@@ -6,31 +6,37 @@ use anyhow::{Context, Result};
 use http::Method;
 use serde_json::json;
 
-use crate::{
-    rig::{client::Request, process::resident_bytes},
-    setup::Setup,
-};
+use crate::{rig::client::Request, setup::Setup};
 
 const ACCOUNT: &str = "/api/v1/namespaces/load/serviceaccounts";
 
 /// The memory of one process.
-pub(crate) struct Resident {
+pub(crate) struct Memory {
     pub(crate) process: &'static str,
-    pub(crate) bytes: u64,
+    pub(crate) resident_bytes: u64,
+    /// The resident bytes; of a page that several processes share, each has its part.
+    pub(crate) proportional_bytes: u64,
 }
 
 /// Starts a sidecar for a new service account, and measures it once its periodic tasks have run.
-pub(crate) async fn idle_memory(setup: &Setup) -> Result<[Resident; 2]> {
+pub(crate) async fn idle_memory(setup: &Setup) -> Result<[Memory; 2]> {
     let pod = tempfile::TempDir::new()?;
     let account = pod.path().join("account");
     make_account(setup, &account).await?;
     let sidecar = setup.sidecar(&account, pod.path()).await?;
     setup.settle_idle().await;
-    let worker = only_child(sidecar.id())?;
-    Ok([
-        Resident { process: "supervisor", bytes: sidecar.resident_bytes()? },
-        Resident { process: "worker", bytes: resident_bytes(worker)? },
-    ])
+    let supervisor = sidecar.id();
+    Ok([memory("supervisor", supervisor)?, memory("worker", only_child(supervisor)?)?])
+}
+
+fn memory(process: &'static str, id: u32) -> Result<Memory> {
+    let rollup = fs::read_to_string(format!("/proc/{id}/smaps_rollup"))?;
+    let kibibytes = |name| {
+        let line = rollup.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok())
+    };
+    let bytes = |name| anyhow::Ok(kibibytes(name).context(name)? * 1024);
+    Ok(Memory { process, resident_bytes: bytes("Rss:")?, proportional_bytes: bytes("Pss:")? })
 }
 
 /// Creates a service account, and its files as in a pod.
