@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The static binary of the image: image/binary.sh OUT
+# The static binary of the image: image/binary.sh OUT [ARGUMENT of rustc when it links it]...
 #
 # Used by the Dockerfile and by image/build.sh alike. The same source and toolchain give the same bytes
 # wherever the source lies: paths are mapped away and nothing of the time or the machine goes in.
@@ -29,6 +29,6 @@ export "CARGO_TARGET_${key^^}_LINKER=rust-lld"
 export SOURCE_DATE_EPOCH=0
 
 # Nobody needs the demo and its simulator in a cluster.
-cargo build --locked --no-default-features --profile dist --bin listless --target "$target"
+cargo rustc --locked --no-default-features --profile dist --bin listless --target "$target" -- "${@:2}"
 mkdir -p "$(dirname "$out")"
 cp "$folder/$target/dist/listless" "$out"

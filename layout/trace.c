@@ -1,8 +1,8 @@
-// Tells which functions of a program ran: preloaded, it puts a breakpoint on the first byte of each, and
+// Tells which functions of a program ran: linked into it, it puts a breakpoint on the first byte of each, and
 // takes it away when it is met. For x86-64 Linux.
 //
-// TRACED    how the path of the program ends; others are left alone
-// FUNCTIONS a file with the offset of each function in the mapped code, in hexadecimal, one a line
+// FUNCTIONS a file with the offset of each function in the mapped code, in hexadecimal, one a line; without
+//           it the program runs as ever
 // RAN       a folder, in which each process leaves the offsets of those that ran when it ends. The name of
 //           the file begins with the job of the process
 
@@ -51,10 +51,10 @@ static int find(const char *program) {
 __attribute__((constructor)) static void begin(void) {
   char program[4096];
   ssize_t size = readlink("/proc/self/exe", program, sizeof program - 1);
-  const char *traced = getenv("TRACED"), *functions = getenv("FUNCTIONS");
-  if (size < 0 || !traced || !functions || (size_t)size < strlen(traced)) return;
+  const char *functions = getenv("FUNCTIONS");
+  if (size < 0 || !functions) return;
   program[size] = 0;
-  if (strcmp(program + size - strlen(traced), traced) || !find(program)) return;
+  if (!find(program)) return;
 
   unsigned char *copy = fresh(PROT_READ | PROT_WRITE | PROT_EXEC);
   original = fresh(PROT_READ | PROT_WRITE), state = fresh(PROT_READ | PROT_WRITE);
@@ -62,7 +62,7 @@ __attribute__((constructor)) static void begin(void) {
   FILE *file = fopen(functions, "r");
   unsigned long offset;
   while (file && fscanf(file, "%lx", &offset) == 1)
-    if (offset < length) copy[offset] = BREAKPOINT, state[offset] = WAITED_FOR;
+    if (offset < length && code + offset != (void *)met) copy[offset] = BREAKPOINT, state[offset] = WAITED_FOR;
   if (file) fclose(file);
 
   struct sigaction action = {.sa_sigaction = met, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
