@@ -11,7 +11,7 @@ usage: cargo bench --bench proxy -- [--gate] [--cell ID]... [--seconds N] [--rou
   --gate           exit with an error when a gate is missed
   --cell ID        measure only this cell (P1 to P8, F1, PB1, PB2, T1, PG1, R1, R2, P15, P18 to P20,
                    account, forms, sidecar); repeat for more
-  --seconds N      length of one measuring slot (default 4)
+  --seconds N      length of one measuring slot (default 3)
   --rounds N       slots on each side of a cell (default 5)
   --pods N         pods in the cluster (default 5000, at least 1000)
   --connections N  connections of the closed-loop load (default 8)
@@ -47,7 +47,7 @@ impl Options {
         let mut options = Self {
             gate: false,
             cells: Vec::new(),
-            slot: Duration::from_secs(4),
+            slot: Duration::from_secs(3),
             rounds: 5,
             pods: 5_000,
             connections: 8,
