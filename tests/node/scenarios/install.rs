@@ -83,7 +83,7 @@ pub async fn the_release_is_checked_from_a_pod_by_helm_test(stage: &mut Stage<'_
         ensure!(passed, "{row} did not pass: {told}");
     }
     // From elsewhere only the content of the Secret could be checked.
-    ensure!(told.contains("the one shown is trusted"), "nobody asked the webhook: {told}");
+    ensure!(told.contains("the certificate shown is trusted"), "nobody asked the webhook: {told}");
     Ok(())
 }
 
