@@ -6,7 +6,13 @@ use anyhow::{Context, Result};
 use http::Method;
 use serde_json::json;
 
-use crate::{rig::client::Request, setup::Setup};
+use crate::{
+    rig::{
+        client::Request,
+        process::{memory_bytes, resident_bytes},
+    },
+    setup::Setup,
+};
 
 const ACCOUNT: &str = "/api/v1/namespaces/load/serviceaccounts";
 
@@ -30,13 +36,9 @@ pub(crate) async fn idle_memory(setup: &Setup) -> Result<[Memory; 2]> {
 }
 
 fn memory(process: &'static str, id: u32) -> Result<Memory> {
-    let rollup = fs::read_to_string(format!("/proc/{id}/smaps_rollup"))?;
-    let kibibytes = |name| {
-        let line = rollup.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok())
-    };
-    let bytes = |name| anyhow::Ok(kibibytes(name).context(name)? * 1024);
-    Ok(Memory { process, resident_bytes: bytes("Rss:")?, proportional_bytes: bytes("Pss:")? })
+    let resident_bytes = resident_bytes(id)?;
+    let proportional_bytes = memory_bytes(id, "smaps_rollup", "Pss:")?;
+    Ok(Memory { process, resident_bytes, proportional_bytes })
 }
 
 /// Creates a service account, and its files as in a pod.

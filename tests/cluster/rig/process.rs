@@ -173,8 +173,13 @@ fn cpu_seconds(process: &str) -> Result<[f64; 2]> {
 
 /// The resident memory of any process.
 pub fn resident_bytes(process: u32) -> Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
-    Ok(kib.context("no VmRSS in /proc status")? * 1024)
+    memory_bytes(process, "status", "VmRSS:")
+}
+
+/// The memory that a line of a process's file in `/proc` tells in kB, in bytes.
+pub fn memory_bytes(process: u32, file: &str, name: &'static str) -> Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/{file}"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    Ok(kib.with_context(|| format!("no {name} in /proc/{process}/{file}"))? * 1024)
 }
