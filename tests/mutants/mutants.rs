@@ -156,6 +156,8 @@ mutants! {
     DoubtsWavedThrough,
     /// An older replica is used without comparing it with the shown list.
     ListUncompared,
+    /// What was shown in one form is forgotten for replicas of the others.
+    OtherFormsUnbound,
     /// An object that left a selection may be shown there in its old state.
     MovedObjectAges,
     /// Objects in a forwarded list that replicas lack are forgotten.

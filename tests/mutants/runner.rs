@@ -121,6 +121,10 @@ const FINDERS: &[Row] = &[
         &["freshness::mixed::a_list_is_as_new_as_the_last_of_its_query_in_any_form"],
     ),
     (
+        &[Mutant::OtherFormsUnbound],
+        &["forms::protobuf::a_version_shown_in_one_form_binds_the_other"],
+    ),
+    (
         &[Mutant::MovedObjectAges],
         &["freshness::content::an_object_that_left_a_selection_is_not_shown_in_it"],
     ),
