@@ -4,7 +4,11 @@
 //! found together, so every object is matched again. Indexes of successive snapshots share what did
 //! not change.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    slice,
+    sync::Arc,
+};
 
 use super::object::Head;
 use crate::{api::ObjectKey, hash::RandomState};
@@ -17,17 +21,30 @@ pub struct Index {
     bytes: usize,
 }
 
-/// The keys of each pair, in order; `None` once there are too many. A change copies one shard and
-/// the keys of one pair.
-type Shard = HashMap<u64, Option<Arc<Vec<ObjectKey>>>, RandomState>;
+/// The keys of each pair. A change copies one shard and the keys of one pair.
+type Shard = HashMap<u64, Keys, RandomState>;
+
+/// The keys of a pair.
+#[derive(Clone, Debug)]
+enum Keys {
+    /// The only one: many pairs belong to one object, such as its address.
+    One(ObjectKey),
+    /// Two or more, in order.
+    Several(Arc<Vec<ObjectKey>>),
+    /// More than are held.
+    TooMany,
+}
 
 const SHARDS: usize = 256;
 
 /// The limit of keys of one pair: above it a pair says too little, and changes would be expensive.
 const KEYS_MAX: usize = if cfg!(test) { 8 } else { 4096 };
 
-/// The estimated table slot, reference counts and allocator overhead of a pair.
-const PAIR_BYTES: usize = 96;
+/// The estimated table slot of a pair.
+const PAIR_BYTES: usize = 48;
+
+/// The estimated reference counts and allocator overhead of several keys.
+const SEVERAL_BYTES: usize = 64;
 
 // === impl Index ===
 
@@ -47,8 +64,10 @@ impl Index {
     /// are too many.
     pub fn keys(&self, pair: u64) -> Option<&[ObjectKey]> {
         match self.shards[Self::shard(pair)].get(&pair) {
-            Some(keys) => keys.as_ref().map(|keys| &***keys),
             None => Some(&[]),
+            Some(Keys::One(key)) => Some(slice::from_ref(key)),
+            Some(Keys::Several(keys)) => Some(keys),
+            Some(Keys::TooMany) => None,
         }
     }
 
@@ -64,11 +83,21 @@ impl Index {
 
     fn insert(&mut self, pair: u64, key: &ObjectKey) {
         let shard = Arc::make_mut(&mut self.shards[Self::shard(pair)]);
-        let entry = shard.entry(pair).or_insert_with(|| {
-            self.bytes += PAIR_BYTES;
-            Some(Arc::default())
-        });
-        let Some(keys) = entry else { return };
+        let held = match shard.entry(pair) {
+            Entry::Vacant(entry) => {
+                self.bytes += PAIR_BYTES;
+                entry.insert(Keys::One(key.clone()));
+                return;
+            }
+            Entry::Occupied(entry) => entry.into_mut(),
+        };
+        if let Keys::One(only) = held
+            && only != key
+        {
+            self.bytes += SEVERAL_BYTES + size_of::<ObjectKey>();
+            *held = Keys::Several(Arc::new(vec![only.clone()]));
+        }
+        let Keys::Several(keys) = held else { return };
         // Lists come in the order of keys.
         let place = match keys.last() {
             Some(last) if last >= key => keys.binary_search(key),
@@ -76,8 +105,8 @@ impl Index {
         };
         let Err(place) = place else { return };
         if keys.len() == KEYS_MAX {
-            self.bytes -= KEYS_MAX * size_of::<ObjectKey>();
-            *entry = None;
+            self.bytes -= SEVERAL_BYTES + KEYS_MAX * size_of::<ObjectKey>();
+            *held = Keys::TooMany;
             return;
         }
         Arc::make_mut(keys).insert(place, key.clone());
@@ -86,13 +115,24 @@ impl Index {
 
     fn remove(&mut self, pair: u64, key: &ObjectKey) {
         let shard = Arc::make_mut(&mut self.shards[Self::shard(pair)]);
-        let Some(Some(keys)) = shard.get_mut(&pair) else { return };
-        let Ok(place) = keys.binary_search(key) else { return };
-        Arc::make_mut(keys).remove(place);
-        self.bytes -= size_of::<ObjectKey>();
-        if keys.is_empty() {
-            shard.remove(&pair);
-            self.bytes -= PAIR_BYTES;
+        match shard.get_mut(&pair) {
+            Some(Keys::One(only)) if only == key => {
+                shard.remove(&pair);
+                self.bytes -= PAIR_BYTES;
+            }
+            Some(held) => {
+                let Keys::Several(keys) = held else { return };
+                let Ok(place) = keys.binary_search(key) else { return };
+                let keys = Arc::make_mut(keys);
+                keys.remove(place);
+                self.bytes -= size_of::<ObjectKey>();
+                if let [only] = &**keys {
+                    let only = only.clone();
+                    self.bytes -= SEVERAL_BYTES + size_of::<ObjectKey>();
+                    *held = Keys::One(only);
+                }
+            }
+            None => {}
         }
     }
 
@@ -144,6 +184,23 @@ mod tests {
             second.replace(Some(&pod(name, app)), None);
         }
         assert_eq!((second.bytes(), found(&second, "web")), (empty.bytes(), vec![]));
+    }
+
+    /// A pair of one object takes less memory, so its keys are held in another way.
+    #[test]
+    fn the_memory_of_a_pair_depends_only_on_its_objects() {
+        const NAMES: [&str; 3] = ["p", "q", "r"];
+        let mut index = Index::default();
+        let mut grown = Vec::new();
+        for name in NAMES {
+            grown.push(index.bytes());
+            index.replace(None, Some(&pod(name, "web")));
+        }
+        for (count, name) in NAMES.into_iter().enumerate().rev() {
+            assert_eq!(found(&index, "web"), NAMES[..=count]);
+            index.replace(Some(&pod(name, "web")), None);
+            assert_eq!(index.bytes(), grown[count], "{count} objects");
+        }
     }
 
     #[test]
