@@ -3,8 +3,8 @@
 //
 // FUNCTIONS a file with the offset of each function in the mapped code, in hexadecimal, one a line; without
 //           it the program runs as ever
-// RAN       a folder, in which each process leaves the offsets of those that ran when it ends. The name of
-//           the file begins with the job of the process
+// RAN       a folder, in which each process leaves the offsets of those that ran when it ends, in the order of
+//           their first runs. The name of the file begins with the job of the process
 
 #define _GNU_SOURCE
 #include <signal.h>
@@ -15,17 +15,22 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-enum { BREAKPOINT = 0xCC, NONE = 0, WAITED_FOR = 1, RAN = 2 };
+enum { BREAKPOINT = 0xCC, NONE = 0, WAITED_FOR = 1 };
+
+enum { FUNCTIONS_MAX = 1 << 17 };
 
 static unsigned char *code, *original, *state;
 static size_t length;
+// Two threads may meet one function at the same time, so it can be there twice.
+static size_t first_runs[FUNCTIONS_MAX], count;
 
 static void met(int number, siginfo_t *info, void *context) {
   (void)number, (void)info;
   greg_t *at = &((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
   size_t offset = (size_t)(*at - 1) - (size_t)code;
   if (offset >= length || state[offset] == NONE) abort();
-  state[offset] = RAN;
+  size_t place = __atomic_fetch_add(&count, 1, __ATOMIC_RELAXED);
+  if (place < FUNCTIONS_MAX) first_runs[place] = offset;
   code[offset] = original[offset];
   *at -= 1;
 }
@@ -86,7 +91,7 @@ __attribute__((destructor)) static void end(void) {
   if (!code || !folder) return;
   snprintf(path, sizeof path, "%s/%s-%d", folder, job(), (int)getpid());
   FILE *file = fopen(path, "w");
-  for (size_t offset = 0; file && offset < length; offset++)
-    if (state[offset] == RAN) fprintf(file, "%zx\n", offset);
+  for (size_t place = 0; file && place < count && place < FUNCTIONS_MAX; place++)
+    fprintf(file, "%zx\n", first_runs[place]);
   if (file) fclose(file);
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Writes layout/serving.txt anew: the functions of the shipped binary that run while the benches drive it. Those of an
-# idle sidecar stand first: its supervisor runs few, and its worker runs most of them too.
+# Writes layout/serving.txt anew: the functions of the shipped binary that run while the benches drive it, in the order
+# of their first runs: what only a start needs lies apart from what serves. Those of an idle sidecar stand first: its
+# supervisor runs few, and its worker runs most of them too.
 #
 # Needs what the benches and the image need, and binutils; x86-64 Linux. A quarter of an hour on two processors.
 set -euo pipefail
@@ -35,15 +36,15 @@ FUNCTIONS="$folder/offsets" RAN="$folder/ran" \
   cargo bench --locked --bench proxy -- --program "$binary" --seconds 1 --rounds 1 --samples 200 ||
   ls "$folder"/ran/supervisor-* "$folder"/ran/worker-* "$folder"/ran/other-* # its gates mean nothing here
 
-# names FILE...: of the functions at these offsets. The end of a name, a hash or the number of a copy, changes with
-# every compiler and every dependency.
+# names FILE...: of the functions at these offsets, in their order. The end of a name, a hash or the number of a copy,
+# changes with every compiler and every dependency.
 names() {
-  LC_ALL=C sort -u "$@" | LC_ALL=C join - "$folder/functions" | cut -d ' ' -f 2 |
-    sed -E 's/17h[0-9a-f]{16}E.*$//; s/(\.llvm)?\.[0-9]+$//' | LC_ALL=C sort -u
+  awk 'NR == FNR { names[$1] = names[$1] $2 "\n"; next } { printf "%s", names[$1] }' "$folder/functions" "$@" |
+    sed -E 's/17h[0-9a-f]{16}E.*$//; s/(\.llvm)?\.[0-9]+$//'
 }
+mapfile -t others < <(ls -v "$folder"/ran/other-*)
 {
   echo "# Functions that ran in the benches, to be linked side by side; written by layout/trace.sh."
-  { names "$folder"/ran/supervisor-* "$folder/library"; names "$folder"/ran/worker-*; names "$folder"/ran/*; } |
-    awk '!seen[$0]++'
+  names "$folder"/ran/supervisor-* "$folder/library" "$folder"/ran/worker-* "${others[@]}" | awk '!seen[$0]++'
 } >layout/serving.txt
 wc -l layout/serving.txt

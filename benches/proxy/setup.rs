@@ -28,7 +28,8 @@ pub(crate) const POLLERS: u32 = 100;
 pub(crate) const NODES: u32 = 100;
 
 const SYNC_LIMIT: Duration = Duration::from_secs(60);
-const SETTLE: Duration = Duration::from_secs(3);
+/// More than the ten seconds between rounds in which Listless returns unused memory.
+const SETTLE: Duration = Duration::from_secs(13);
 const WATCHERS_SETTLE: Duration = Duration::from_secs(1);
 const IDLE_SETTLE: Duration = Duration::from_secs(70);
 const IDLE_MEASURE: Duration = Duration::from_secs(8);

@@ -1,6 +1,8 @@
-//! Compression of pages that were not read for a while.
+//! Regular work that saves memory: pages that were not read for a while are compressed, and the
+//! allocator returns what it does not use.
 
 use std::{
+    hint::black_box,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -15,6 +17,9 @@ use super::{Cache, Inner, store::Snapshot};
 /// The time without a read after which a page is compressed.
 const ROUND: Duration = Duration::from_secs(10);
 
+/// The size of a block that the allocator does not share between allocations. It is never touched.
+const LARGE_BLOCK_BYTES: usize = 1024 * 1024;
+
 /// Compresses the pages that were not read in the last round; above the limit, also others.
 pub(super) async fn compress_regularly(cache: Weak<Inner>) {
     let mut rounds = interval(ROUND);
@@ -26,6 +31,7 @@ pub(super) async fn compress_regularly(cache: Weak<Inner>) {
         for snapshot in cache.snapshots() {
             compress(&snapshot, &cache).await;
         }
+        return_unused_memory();
     }
 }
 
@@ -37,6 +43,12 @@ async fn compress(snapshot: &Snapshot, cache: &Inner) {
         }
     }
     snapshot.pages().measure();
+}
+
+/// Makes the allocator return memory that was freed a second ago or earlier. It does so only when a
+/// block like this one is freed, and an idle process frees none.
+fn return_unused_memory() {
+    drop(black_box(Vec::<u8>::with_capacity(LARGE_BLOCK_BYTES)));
 }
 
 // === impl Inner ===
