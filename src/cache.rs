@@ -49,6 +49,7 @@ mod set;
 mod settings;
 mod split;
 pub mod stitch;
+mod storage;
 pub mod store;
 pub mod subscription;
 pub mod table;

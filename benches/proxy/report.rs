@@ -19,7 +19,7 @@ const TIMES_DIRECT_MAX: f64 = 1.3;
 /// The maximum added latency as a multiple of a bare relay's, if that is more: the ratio on the
 /// machine on which the gate was set.
 const TIMES_RELAY_MAX: f64 = 2.0;
-const TIMES_JSON_MAX: f64 = 0.55;
+const TIMES_JSON_MAX: f64 = 0.5;
 /// The maximum memory of a further form as a multiple of that of JSON. The bytes of these pods alone
 /// are 0.78 × as many in protobuf, and 1.0 × in Tables.
 const PROTOBUF_TIMES_JSON_MAX: f64 = 0.85;

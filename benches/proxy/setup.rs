@@ -28,8 +28,9 @@ pub(crate) const POLLERS: u32 = 100;
 pub(crate) const NODES: u32 = 100;
 
 const SYNC_LIMIT: Duration = Duration::from_secs(60);
-/// More than the ten seconds between rounds in which Listless returns unused memory.
-const SETTLE: Duration = Duration::from_secs(13);
+/// Two rounds of ten seconds, in which Listless drops what it does not use, and one in which that memory is
+/// returned.
+const SETTLE: Duration = Duration::from_secs(33);
 const WATCHERS_SETTLE: Duration = Duration::from_secs(1);
 const IDLE_SETTLE: Duration = Duration::from_secs(70);
 const IDLE_MEASURE: Duration = Duration::from_secs(8);

@@ -43,7 +43,7 @@ impl Batch {
         if self.changes.is_empty() {
             return self.base.at(version);
         }
-        let (old, form, pool) = (self.base.pages(), self.base.form(), self.base.pool());
+        let (old, form, storage) = (self.base.pages(), self.base.form(), self.base.storage());
         let mut index = self.base.index().clone();
         for (key, after) in &self.changes {
             let before = self.base.object(key);
@@ -74,16 +74,16 @@ impl Batch {
                 if here.is_empty() {
                     laid_out.push(page.clone());
                 } else {
-                    page::append(&mut laid_out, merged(page, here), form, pool);
+                    page::append(&mut laid_out, merged(page, here), form, storage);
                 }
             }
             pages.extend(laid_out);
         }
         let rest = changes.filter_map(|(_, object)| object).collect();
         let mut laid_out = Vec::new();
-        page::append(&mut laid_out, rest, form, pool);
+        page::append(&mut laid_out, rest, form, storage);
         pages.extend(laid_out);
-        Snapshot::new(version, self.base.envelope().clone(), pages, index, pool.clone())
+        Snapshot::new(version, self.base.envelope().clone(), pages, index, storage.clone())
     }
 
     fn change(&mut self, key: ObjectKey, now: Option<Object>) -> Option<Object> {

@@ -31,6 +31,7 @@ pub(super) async fn compress_regularly(cache: Weak<Inner>) {
         for snapshot in cache.snapshots() {
             compress(&snapshot, &cache).await;
         }
+        cache.budget.pool().rest();
         return_unused_memory();
     }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::{
     held::Held,
     object::{Head, Object},
-    pool::Pool,
+    storage::Storage,
     text::Text,
 };
 use crate::api::{ObjectKey, form::Form};
@@ -51,8 +51,8 @@ const PAGE_OBJECTS_MAX: usize = 2 * PAGE_OBJECTS_TARGET;
 
 impl Page {
     /// Lays out objects that are in key order.
-    fn seal(objects: &[Object], separator: &'static [u8], pool: &Arc<Pool>) -> Self {
-        let mut buffer = pool.take(raw_bytes(objects, separator));
+    fn seal(objects: &[Object], separator: &'static [u8], storage: &Arc<Storage>) -> Self {
+        let mut buffer = storage.pool().take(raw_bytes(objects, separator));
         let entries: Box<[Entry]> = objects
             .iter()
             .map(|object| {
@@ -64,7 +64,7 @@ impl Page {
             .collect();
         let heads: usize = objects.iter().map(|object| object.bytes()).sum();
         let index_bytes = size_of::<Self>() + size_of_val(&*entries) + heads;
-        Self { text: Text::new(buffer, pool), entries, separator, index_bytes }
+        Self { text: Text::new(buffer, storage), entries, separator, index_bytes }
     }
 
     /// Returns the number of objects.
@@ -159,7 +159,7 @@ pub(super) fn append(
     pages: &mut Vec<Arc<Page>>,
     mut objects: Vec<Object>,
     form: Form,
-    pool: &Arc<Pool>,
+    storage: &Arc<Storage>,
 ) {
     if objects.is_empty() {
         return;
@@ -175,13 +175,13 @@ pub(super) fn append(
         pages.pop();
     }
     if raw_bytes(&objects) <= PAGE_BYTES_MAX && objects.len() <= PAGE_OBJECTS_MAX {
-        pages.push(Arc::new(Page::seal(&objects, separator, pool)));
+        pages.push(Arc::new(Page::seal(&objects, separator, storage)));
         return;
     }
     let mut rest = &objects[..];
     while !rest.is_empty() {
         let (page, tail) = rest.split_at(page_length(rest));
-        pages.push(Arc::new(Page::seal(page, separator, pool)));
+        pages.push(Arc::new(Page::seal(page, separator, storage)));
         rest = tail;
     }
 }

@@ -28,6 +28,8 @@ pub struct Pool {
 struct Free {
     buffers: Vec<Vec<u8>>,
     bytes: usize,
+    /// A buffer was taken or came back since the last round.
+    is_used: bool,
 }
 
 /// A buffer in use; it returns when no part of it is referenced.
@@ -89,6 +91,7 @@ impl Pool {
         }
         let capacity = length.next_multiple_of(GRAIN);
         let mut free = self.free();
+        free.is_used = true;
         let fits =
             |buffer: &Vec<u8>| (capacity..=capacity + SLACK_BYTES_MAX).contains(&buffer.capacity());
         let Some(index) = free.buffers.iter().position(fits) else {
@@ -115,12 +118,21 @@ impl Pool {
         }
         buffer.clear();
         let mut free = self.free();
+        free.is_used = true;
         free.bytes += buffer.capacity();
         free.buffers.push(buffer);
         // The oldest buffer has fitted nothing for the longest time.
         while free.bytes > KEPT_BYTES_MAX {
             let oldest = free.buffers.remove(0);
             free.bytes -= oldest.capacity();
+        }
+    }
+
+    /// Begins a round. Drops the unused buffers if none was needed in the last one.
+    pub fn rest(&self) {
+        let mut free = self.free();
+        if !mem::take(&mut free.is_used) {
+            *free = Free::default();
         }
     }
 
@@ -164,6 +176,16 @@ mod tests {
         assert_eq!(pool.free().bytes, 70_000_usize.next_multiple_of(GRAIN));
         let again = pool.take(67_000);
         assert_eq!((again.as_ptr(), again.len(), pool.free().bytes), (address, 0, 0));
+    }
+
+    #[test]
+    fn unused_buffers_are_kept_only_while_pages_are_laid_out() {
+        let pool = Arc::<Pool>::default();
+        drop(lent(&pool, 70_000));
+        pool.rest();
+        assert!(pool.free().bytes > 0, "one was used in this round");
+        pool.rest();
+        assert_eq!(pool.free().bytes, 0);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use super::{
     page::{self, PAGE_BYTES_TARGET, PAGE_OBJECTS_TARGET, Page},
     pages::{PagePosition, Pages},
     pool::Pool,
+    storage::Storage,
     store::Snapshot,
 };
 use crate::api::{ObjectKey, form::Form, version::ResourceVersion};
@@ -26,7 +27,7 @@ use crate::api::{ObjectKey, form::Form, version::ResourceVersion};
 pub(super) struct Rebuild {
     base: Option<Arc<Snapshot>>,
     form: Form,
-    pool: Arc<Pool>,
+    storage: Arc<Storage>,
     index: Index,
     /// The old page whose key range contains the pending objects.
     old: PagePosition,
@@ -57,7 +58,9 @@ pub struct Duplicate(pub ObjectKey);
 impl Rebuild {
     /// Creates an empty list, based on a previous snapshot if there is one.
     pub(super) fn of(base: Option<Arc<Snapshot>>, form: Form, pool: Arc<Pool>) -> Self {
-        Self { base, form, pool, ..Self::default() }
+        let held = base.as_ref().map(|base| base.storage().clone());
+        let storage = held.unwrap_or_else(|| Arc::new(Storage::of(pool)));
+        Self { base, form, storage, ..Self::default() }
     }
 
     /// Returns the new memory held so far, estimated.
@@ -113,7 +116,7 @@ impl Rebuild {
         let (envelope, index) = (Arc::new(envelope), Arc::new(self.index));
         let mut pages = Pages::default();
         pages.extend(self.pages);
-        let ordered = Snapshot::new(version.clone(), envelope, pages, index, self.pool);
+        let ordered = Snapshot::new(version.clone(), envelope, pages, index, self.storage);
         if self.stragglers.is_empty() {
             return Ok(ordered);
         }
@@ -141,7 +144,7 @@ impl Rebuild {
         let last = self.pages.len().saturating_sub(1);
         let bytes = |pages: &[Arc<Page>]| pages[last..].iter().map(|page| page.bytes()).sum();
         let before: usize = bytes(&self.pages);
-        page::append(&mut self.pages, objects, self.form, &self.pool);
+        page::append(&mut self.pages, objects, self.form, &self.storage);
         if self.base.is_none() {
             self.pages[last..].iter().for_each(|page| _ = page.rest(true));
         }

@@ -12,8 +12,8 @@ use super::{
     index::Index,
     page::Page,
     pages::{PagePosition, Pages},
-    pool::Pool,
     selection::{Selection, Wanted, selects},
+    storage::Storage,
 };
 use crate::api::{ObjectKey, form::Form, query::Query, version::ResourceVersion};
 
@@ -23,8 +23,7 @@ pub struct Snapshot {
     version: ResourceVersion,
     envelope: Arc<Envelope>,
     content: Arc<Content>,
-    /// The pool of page buffers.
-    pool: Arc<Pool>,
+    storage: Arc<Storage>,
 }
 
 /// The objects of a snapshot.
@@ -51,9 +50,9 @@ impl Snapshot {
         envelope: Arc<Envelope>,
         pages: Pages,
         index: Arc<Index>,
-        pool: Arc<Pool>,
+        storage: Arc<Storage>,
     ) -> Self {
-        Self { version, envelope, content: Arc::new(Content { pages, index }), pool }
+        Self { version, envelope, content: Arc::new(Content { pages, index }), storage }
     }
 
     /// Returns the same objects at a later version, as a bookmark states.
@@ -96,9 +95,9 @@ impl Snapshot {
         &self.content.index
     }
 
-    /// Returns the pool of page buffers.
-    pub fn pool(&self) -> &Arc<Pool> {
-        &self.pool
+    /// Returns the storage of the pages.
+    pub fn storage(&self) -> &Arc<Storage> {
+        &self.storage
     }
 
     /// Returns the number of objects.
@@ -120,7 +119,7 @@ impl Snapshot {
     /// snapshots.
     pub fn bytes(&self) -> usize {
         let rest = self.index().bytes() + size_of::<Self>() + size_of::<Envelope>();
-        self.pages().bytes() + rest
+        self.pages().bytes() + self.storage.bytes() + rest
     }
 
     /// Returns the object at a key.

@@ -10,9 +10,11 @@ use std::sync::{
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use lz4_flex::block;
 
-use super::pool::Pool;
+use super::{
+    pool::Pool,
+    storage::{Compressed, Storage},
+};
 
 /// The bytes of one page.
 #[derive(Debug)]
@@ -23,7 +25,7 @@ pub(super) struct Text {
     length: usize,
     /// The length of the bytes as they are held.
     held: AtomicUsize,
-    pool: Arc<Pool>,
+    storage: Arc<Storage>,
 }
 
 #[derive(Debug)]
@@ -32,8 +34,8 @@ enum TextState {
     Raw(Bytes),
     /// As they are: compression would save too little.
     Incompressible(Bytes),
-    /// Compressed, one block.
-    Compressed(Box<[u8]>),
+    /// Compressed.
+    Compressed(Compressed),
 }
 
 /// The reads in one round that keep bytes decompressed.
@@ -45,16 +47,16 @@ const LENGTH_MIN: usize = 4 * 1024;
 // === impl Text ===
 
 impl Text {
-    /// Holds a filled buffer of a pool, uncompressed.
-    pub(super) fn new(buffer: Vec<u8>, pool: &Arc<Pool>) -> Self {
-        let length = buffer.len();
+    /// Holds a filled buffer of the storage's pool, uncompressed.
+    pub(super) fn new(buffer: Vec<u8>, storage: &Arc<Storage>) -> Self {
+        let (length, pool) = (buffer.len(), storage.pool());
         let raw = pool.lend(buffer);
         let is_short = length < LENGTH_MIN;
         let state =
             if is_short { TextState::Incompressible(raw) } else { TextState::raw(raw, pool) };
         let state = ArcSwap::from_pointee(state);
         let held = AtomicUsize::new(length);
-        Self { state, reads: AtomicU8::new(0), length, held, pool: pool.clone() }
+        Self { state, reads: AtomicU8::new(0), length, held, storage: storage.clone() }
     }
 
     /// Returns the length of the bytes.
@@ -78,13 +80,10 @@ impl Text {
             TextState::Raw(raw) | TextState::Incompressible(raw) => return raw.clone(),
             TextState::Compressed(compressed) => compressed,
         };
-        let mut buffer = self.pool.take(self.length);
-        buffer.resize(self.length, 0);
-        let length = block::decompress_into(compressed, &mut buffer);
-        assert_eq!(length.ok(), Some(self.length), "a page is decompressed as it was compressed");
-        let raw = self.pool.lend(buffer);
-        if reads > 0 && self.pool.has_room(self.length) {
-            self.replace(&state, TextState::raw(raw.clone(), &self.pool));
+        let raw = self.storage.decompress(compressed, self.length);
+        let pool = self.storage.pool();
+        if reads > 0 && pool.has_room(self.length) {
+            self.replace(&state, TextState::raw(raw.clone(), pool));
         }
         raw
     }
@@ -98,15 +97,8 @@ impl Text {
         }
         let state = self.state.load();
         let TextState::Raw(raw) = &**state else { return false };
-        let mut buffer = self.pool.take(block::get_maximum_output_size(raw.len()));
-        buffer.resize(buffer.capacity(), 0);
-        let length = block::compress_into(raw, &mut buffer).unwrap_or(raw.len());
-        let next = if length < raw.len() / 8 * 7 {
-            TextState::Compressed(buffer[..length].into())
-        } else {
-            TextState::Incompressible(raw.clone())
-        };
-        self.pool.put(buffer);
+        let compressed = self.storage.compress(raw).map(TextState::Compressed);
+        let next = compressed.unwrap_or_else(|| TextState::Incompressible(raw.clone()));
         self.replace(&state, next);
         true
     }
@@ -117,16 +109,16 @@ impl Text {
         let found = self.state.compare_and_swap(state, next.clone());
         if Arc::ptr_eq(&found, state) {
             self.held.store(next.len(), Ordering::Relaxed);
-            state.release(&self.pool);
+            state.release(self.storage.pool());
         } else {
-            next.release(&self.pool);
+            next.release(self.storage.pool());
         }
     }
 }
 
 impl Drop for Text {
     fn drop(&mut self) {
-        self.state.load().release(&self.pool);
+        self.state.load().release(self.storage.pool());
     }
 }
 
@@ -166,7 +158,7 @@ mod tests {
         pool.limit_raw(limit);
         let mut buffer = pool.take(of.len());
         buffer.extend_from_slice(of);
-        (Text::new(buffer, &pool), pool)
+        (Text::new(buffer, &Arc::new(Storage::of(pool.clone()))), pool)
     }
 
     fn is_compressed(text: &Text) -> bool {

@@ -401,10 +401,14 @@ fn a_list_reads_each_page_once() {
         let listing = || snapshot.listing(&view.query, &view.portion, representation, CREATED);
         rest();
         listing().body().expect("printable");
-        assert_eq!(snapshot.pool().raw_bytes(), 0, "{representation:?} of {labels:?}");
+        assert_eq!(snapshot.storage().pool().raw_bytes(), 0, "{representation:?} of {labels:?}");
         rest();
         let mut stitcher = Stitcher::new(listing(), None);
         while !stitcher.step(&mut Deflaters::default(), 1 << 20).expect("printable") {}
-        assert_eq!(snapshot.pool().raw_bytes(), 0, "compressed {representation:?} of {labels:?}");
+        assert_eq!(
+            snapshot.storage().pool().raw_bytes(),
+            0,
+            "compressed {representation:?} of {labels:?}"
+        );
     }
 }

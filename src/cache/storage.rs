@@ -1,0 +1,151 @@
+//! The storage of one replica's pages: the page buffers of all replicas, and compression.
+//!
+//! Objects of a collection resemble each other. A sample of them is the dictionary of its pages: text
+//! that they have in common is not held in each.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use bytes::Bytes;
+use lz4_flex::block;
+
+use super::pool::Pool;
+
+/// The storage of one replica's pages.
+#[derive(Debug, Default)]
+pub struct Storage {
+    pool: Arc<Pool>,
+    dictionary: OnceLock<Box<[u8]>>,
+    /// The pages that were compressed without it.
+    without: AtomicUsize,
+}
+
+/// A compressed page, one block.
+#[derive(Debug)]
+pub(super) struct Compressed {
+    block: Box<[u8]>,
+    has_dictionary: bool,
+}
+
+/// The size of a dictionary.
+const DICTIONARY_BYTES: usize = 16 * 1024;
+
+/// The number of pages that are compressed without a dictionary: it saves more than it takes only if
+/// there are many.
+const PAGES_WITHOUT: usize = 8;
+
+// === impl Storage ===
+
+impl Storage {
+    /// Creates the storage of a replica.
+    pub fn of(pool: Arc<Pool>) -> Self {
+        Self { pool, ..Self::default() }
+    }
+
+    /// Returns the page buffers of all replicas.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// Returns the memory of the dictionary.
+    pub fn bytes(&self) -> usize {
+        self.dictionary.get().map_or(0, |dictionary| dictionary.len())
+    }
+
+    /// Compresses a page; `None` if that would save too little.
+    pub(super) fn compress(&self, raw: &[u8]) -> Option<Compressed> {
+        let dictionary = self.dictionary_for(raw);
+        let mut buffer = self.pool.take(block::get_maximum_output_size(raw.len()));
+        buffer.resize(buffer.capacity(), 0);
+        let length = match dictionary {
+            Some(dictionary) => block::compress_into_with_dict(raw, &mut buffer, dictionary),
+            None => block::compress_into(raw, &mut buffer),
+        };
+        let block = length.ok().filter(|length| *length < raw.len() / 8 * 7);
+        let block = block.map(|length| buffer[..length].into());
+        self.pool.put(buffer);
+        Some(Compressed { block: block?, has_dictionary: dictionary.is_some() })
+    }
+
+    /// Returns a page of this length as it was before compression.
+    pub(super) fn decompress(
+        &self,
+        Compressed { block, has_dictionary }: &Compressed,
+        length: usize,
+    ) -> Bytes {
+        let mut buffer = self.pool.take(length);
+        buffer.resize(length, 0);
+        let dictionary = self.dictionary.get().filter(|_| *has_dictionary);
+        let written = match dictionary {
+            Some(dictionary) => block::decompress_into_with_dict(block, &mut buffer, dictionary),
+            None => block::decompress_into(block, &mut buffer),
+        };
+        assert_eq!(written.ok(), Some(length), "a page is decompressed as it was compressed");
+        self.pool.lend(buffer)
+    }
+
+    /// Returns the dictionary for a page, of which it may become the sample.
+    fn dictionary_for(&self, raw: &[u8]) -> Option<&[u8]> {
+        if self.dictionary.get().is_none()
+            && self.without.fetch_add(1, Ordering::Relaxed) < PAGES_WITHOUT
+        {
+            return None;
+        }
+        let sample = || raw[..raw.len().min(DICTIONARY_BYTES)].into();
+        Some(self.dictionary.get_or_init(sample))
+    }
+}
+
+// === impl Compressed ===
+
+impl Compressed {
+    pub(super) fn len(&self) -> usize {
+        self.block.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::BuildHasher;
+
+    use foldhash::quality::FixedState;
+
+    use super::*;
+
+    /// Objects of the same members with values of their own.
+    fn page(number: u64) -> Vec<u8> {
+        let [names, values] = [0, number + 1].map(FixedState::with_seed);
+        let member = |member: u64| {
+            let name = format!("{:016x}", names.hash_one(member));
+            format!("\"{name}/{name}\":{},", values.hash_one(member))
+        };
+        (0..400).flat_map(|of| member(of).into_bytes()).collect()
+    }
+
+    #[test]
+    fn many_pages_are_compressed_with_a_sample_of_one_and_each_is_as_it_was() {
+        let storage = Storage::default();
+        let pages: Vec<_> = (0..2 * PAGES_WITHOUT as u64).map(page).collect();
+        let compress = |page: &Vec<u8>| storage.compress(page).expect("it can be compressed");
+        let compressed: Vec<_> = pages.iter().map(compress).collect();
+        for (number, (page, compressed)) in pages.iter().zip(&compressed).enumerate() {
+            assert_eq!(compressed.has_dictionary, number >= PAGES_WITHOUT, "page {number}");
+            assert_eq!(storage.decompress(compressed, page.len()), *page, "page {number}");
+        }
+        let (first, last) = (&compressed[0], &compressed[compressed.len() - 1]);
+        assert!(last.len() < first.len() / 10 * 9, "{} and {}", last.len(), first.len());
+        assert_eq!(storage.bytes(), pages[0].len().min(DICTIONARY_BYTES));
+    }
+
+    #[test]
+    fn a_few_pages_have_no_dictionary() {
+        let storage = Storage::default();
+        for number in 0..PAGES_WITHOUT as u64 {
+            let compressed = storage.compress(&page(number)).expect("it can be compressed");
+            assert!(!compressed.has_dictionary);
+        }
+        assert_eq!(storage.bytes(), 0);
+    }
+}
