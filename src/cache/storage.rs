@@ -18,7 +18,7 @@ use super::pool::Pool;
 pub struct Storage {
     pool: Arc<Pool>,
     dictionary: OnceLock<Box<[u8]>>,
-    /// The pages that were compressed without it.
+    /// The number of pages that are held compressed without it.
     without: AtomicUsize,
 }
 
@@ -66,7 +66,18 @@ impl Storage {
         let block = length.ok().filter(|length| *length < raw.len() / 8 * 7);
         let block = block.map(|length| buffer[..length].into());
         self.pool.put(buffer);
-        Some(Compressed { block: block?, has_dictionary: dictionary.is_some() })
+        let compressed = Compressed { block: block?, has_dictionary: dictionary.is_some() };
+        if !compressed.has_dictionary {
+            self.without.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(compressed)
+    }
+
+    /// Notes that a compressed page is no longer held.
+    pub(super) fn release(&self, compressed: &Compressed) {
+        if !compressed.has_dictionary {
+            self.without.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Returns a page of this length as it was before compression.
@@ -88,13 +99,12 @@ impl Storage {
 
     /// Returns the dictionary for a page, of which it may become the sample.
     fn dictionary_for(&self, raw: &[u8]) -> Option<&[u8]> {
-        if self.dictionary.get().is_none()
-            && self.without.fetch_add(1, Ordering::Relaxed) < PAGES_WITHOUT
-        {
-            return None;
-        }
+        let is_due = || self.without.load(Ordering::Relaxed) >= PAGES_WITHOUT;
         let sample = || raw[..raw.len().min(DICTIONARY_BYTES)].into();
-        Some(self.dictionary.get_or_init(sample))
+        match self.dictionary.get() {
+            None if is_due() => Some(self.dictionary.get_or_init(sample)),
+            held => held.map(|dictionary| &**dictionary),
+        }
     }
 }
 
@@ -140,11 +150,12 @@ mod tests {
     }
 
     #[test]
-    fn a_few_pages_have_no_dictionary() {
+    fn a_few_pages_have_no_dictionary_however_often_they_change() {
         let storage = Storage::default();
-        for number in 0..PAGES_WITHOUT as u64 {
+        for number in 0..3 * PAGES_WITHOUT as u64 {
             let compressed = storage.compress(&page(number)).expect("it can be compressed");
             assert!(!compressed.has_dictionary);
+            storage.release(&compressed);
         }
         assert_eq!(storage.bytes(), 0);
     }
