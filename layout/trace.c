@@ -15,9 +15,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-enum { BREAKPOINT = 0xCC, NONE = 0, WAITED_FOR = 1 };
-
-enum { FUNCTIONS_MAX = 1 << 17 };
+enum { BREAKPOINT = 0xCC, NONE = 0, WAITED_FOR = 1, FUNCTIONS_MAX = 1 << 17 };
 
 static unsigned char *code, *original, *state;
 static size_t length;

@@ -28,8 +28,8 @@ pub(crate) const POLLERS: u32 = 100;
 pub(crate) const NODES: u32 = 100;
 
 const SYNC_LIMIT: Duration = Duration::from_secs(60);
-/// Two rounds of ten seconds, in which Listless drops what it does not use, and one in which that memory is
-/// returned.
+/// Two rounds of ten seconds, in which Listless drops what it does not use, and one in which that
+/// memory is returned.
 const SETTLE: Duration = Duration::from_secs(33);
 const WATCHERS_SETTLE: Duration = Duration::from_secs(1);
 const IDLE_SETTLE: Duration = Duration::from_secs(70);

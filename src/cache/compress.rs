@@ -46,8 +46,8 @@ async fn compress(snapshot: &Snapshot, cache: &Inner) {
     snapshot.pages().measure();
 }
 
-/// Makes the allocator return memory that was freed a second ago or earlier. It does so only when a
-/// block like this one is freed, and an idle process frees none.
+/// Makes the allocator return memory that was freed a second ago or earlier. It does so mostly
+/// when a block like this one is freed, and an idle process frees none.
 fn return_unused_memory() {
     drop(black_box(Vec::<u8>::with_capacity(LARGE_BLOCK_BYTES)));
 }

@@ -115,24 +115,23 @@ impl Index {
 
     fn remove(&mut self, pair: u64, key: &ObjectKey) {
         let shard = Arc::make_mut(&mut self.shards[Self::shard(pair)]);
-        match shard.get_mut(&pair) {
-            Some(Keys::One(only)) if only == key => {
+        let Some(held) = shard.get_mut(&pair) else { return };
+        match held {
+            Keys::One(only) if only == key => {
                 shard.remove(&pair);
                 self.bytes -= PAIR_BYTES;
             }
-            Some(held) => {
-                let Keys::Several(keys) = held else { return };
+            Keys::Several(keys) => {
                 let Ok(place) = keys.binary_search(key) else { return };
                 let keys = Arc::make_mut(keys);
                 keys.remove(place);
                 self.bytes -= size_of::<ObjectKey>();
                 if let [only] = &**keys {
-                    let only = only.clone();
+                    *held = Keys::One(only.clone());
                     self.bytes -= SEVERAL_BYTES + size_of::<ObjectKey>();
-                    *held = Keys::One(only);
                 }
             }
-            None => {}
+            Keys::One(_) | Keys::TooMany => {}
         }
     }
 
