@@ -23,6 +23,8 @@ pub struct Pages {
 #[derive(Debug)]
 pub struct Chapter {
     pages: Vec<Arc<Page>>,
+    /// The lowest key of each page, side by side: a search reads few of the pages.
+    first_keys: Box<[ObjectKey]>,
     objects: usize,
     text_bytes: u64,
     /// The memory held when it was last measured.
@@ -89,6 +91,11 @@ impl Pages {
         self.chapters.get(place.chapter)?.pages.get(place.page)
     }
 
+    /// Returns the lowest key of the page at a place; `None` at the end.
+    pub fn first_key(&self, place: PagePosition) -> Option<&ObjectKey> {
+        self.chapters.get(place.chapter)?.first_keys.get(place.page)
+    }
+
     /// Returns the place after another.
     pub fn after(&self, PagePosition { chapter, page }: PagePosition) -> PagePosition {
         match self.chapters.get(chapter) {
@@ -102,8 +109,8 @@ impl Pages {
         let is_before = |first: &ObjectKey| first.as_str() <= key;
         let chapter = self.chapters.partition_point(|chapter| is_before(chapter.first_key()));
         let chapter = chapter.saturating_sub(1);
-        let pages = self.chapters.get(chapter).map_or(&[][..], |chapter| &chapter.pages);
-        let page = pages.partition_point(|page| is_before(page.first_key())).saturating_sub(1);
+        let first_keys = self.chapters.get(chapter).map_or(&[][..], |chapter| &chapter.first_keys);
+        let page = first_keys.partition_point(is_before).saturating_sub(1);
         PagePosition { chapter, page }
     }
 
@@ -138,9 +145,11 @@ impl Pages {
 
 impl Chapter {
     fn new(pages: Vec<Arc<Page>>) -> Self {
+        let first_keys = pages.iter().map(|page| page.first_key().clone()).collect();
         let objects = pages.iter().map(|page| page.len()).sum();
         let text_bytes = pages.iter().map(|page| page.text_bytes() as u64).sum();
-        let chapter = Self { pages, objects, text_bytes, bytes: AtomicUsize::default() };
+        let chapter =
+            Self { pages, first_keys, objects, text_bytes, bytes: AtomicUsize::default() };
         chapter.measure();
         chapter
     }
@@ -152,11 +161,12 @@ impl Chapter {
 
     /// Returns the lowest key.
     pub fn first_key(&self) -> &ObjectKey {
-        self.pages[0].first_key()
+        &self.first_keys[0]
     }
 
     fn measure(&self) {
-        let pages = self.pages.iter().map(|page| page.bytes() + size_of::<Arc<Page>>());
+        let place = size_of::<Arc<Page>>() + size_of::<ObjectKey>();
+        let pages = self.pages.iter().map(|page| page.bytes() + place);
         self.bytes.store(pages.sum::<usize>() + size_of::<Self>(), Ordering::Relaxed);
     }
 }

@@ -161,8 +161,8 @@ impl Rebuild {
     }
 
     fn old_range_ends_before(&self, key: &ObjectKey) -> bool {
-        let next = self.old_pages().and_then(|pages| pages.get(pages.after(self.old)));
-        next.is_some_and(|next| next.first_key() <= key)
+        let next = self.old_pages().and_then(|pages| pages.first_key(pages.after(self.old)));
+        next.is_some_and(|next| next <= key)
     }
 
     /// Returns the same object, byte for byte, from the previous snapshot.

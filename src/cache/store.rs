@@ -167,7 +167,7 @@ impl Snapshot {
         let pages = self.pages();
         let (mut at, mut next) = (PagePosition::default(), PagePosition::default());
         for key in keys[start..].iter().take_while(|key| wanted.is_before_end(key.as_str())) {
-            if pages.get(next).is_some_and(|next| next.first_key() <= key) {
+            if pages.first_key(next).is_some_and(|first| first <= key) {
                 at = pages.find(key.as_str());
                 next = pages.after(at);
             }
