@@ -6,4 +6,5 @@ mod http1;
 mod identity;
 mod plugins;
 mod pool;
+mod slots;
 mod tunnel;

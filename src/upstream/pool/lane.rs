@@ -144,8 +144,9 @@ impl Lane {
                 return Some(Lease::Http1(connection));
             }
         }
-        let best =
-            state.http2.iter().filter(|one| !one.is_retired()).min_by_key(|one| one.used())?;
+        // The least used one may be full: connections have limits of their own.
+        let free = state.http2.iter().filter(|one| !one.is_retired() && one.used() < one.limit());
+        let best = free.min_by_key(|one| one.used())?;
         let slot = best.take_slot()?;
         let busy = best.used() >= self.growth.busy_at.min(best.limit());
         let lease = Lease::Http2(best.clone(), slot);

@@ -144,6 +144,8 @@ impl Future for Upload {
         loop {
             if self.begun {
                 ready!(self.poll_wanted(cx))?;
+            } else if self.stream.poll_reset(cx).is_ready() {
+                return Poll::Ready(Err(UploadError::Stream));
             }
             match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
                 Some(Ok(frame)) => {

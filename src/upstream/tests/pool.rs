@@ -24,11 +24,11 @@ use crate::{
     upstream::{Client, Endpoint, Error, Lane, Pool, Settings, Unread, pool::UNREAD_BYTES_MAX},
 };
 
-const HTTP2: &[&str] = &["h2", "http/1.1"];
+pub(super) const HTTP2: &[&str] = &["h2", "http/1.1"];
 
 /// The open streams of one connection, now and at most.
 #[derive(Clone, Default)]
-struct Gauge(Arc<(AtomicUsize, AtomicUsize)>);
+pub(super) struct Gauge(Arc<(AtomicUsize, AtomicUsize)>);
 
 struct Counted(Gauge);
 
@@ -70,7 +70,7 @@ async fn answer(request: Request<Incoming>, gauge: Gauge) -> Result<Response<Bod
     Ok(Response::new(body))
 }
 
-async fn http2(stream: TlsStream<DuplexStream>, streams_max: u32, gauge: Gauge) {
+pub(super) async fn http2(stream: TlsStream<DuplexStream>, streams_max: u32, gauge: Gauge) {
     let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
     builder.max_concurrent_streams(streams_max);
     let service = service_fn(move |request| answer(request, gauge.clone()));
@@ -85,7 +85,7 @@ async fn echo(stream: TlsStream<DuplexStream>) {
     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn watch(pool: &Pool) -> Body {
+pub(super) async fn watch(pool: &Pool) -> Body {
     let mut body = send(pool, "/watch", Lane::Long).await.unwrap().into_body();
     assert_eq!(piece(&mut body).await.unwrap().unwrap(), "first");
     body
