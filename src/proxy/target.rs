@@ -1,7 +1,7 @@
 //! Parsed requests, remembered for repetition: a poll is parsed once.
 //!
 //! Invariant: a remembered target is used only for the same caller, method and target text without
-//! a body. [`RequestInfo::parse`] depends on nothing else.
+//! a body or an `Origin`. [`RequestInfo::parse`] depends on nothing else.
 
 use std::{
     hash::BuildHasher,
@@ -161,6 +161,7 @@ fn is_bare_get<B>(request: &Request<B>) -> bool {
     request.method() == Method::GET
         && !headers.contains_key(header::CONTENT_LENGTH)
         && !headers.contains_key(header::TRANSFER_ENCODING)
+        && !headers.contains_key(header::ORIGIN)
 }
 
 /// Returns the read of a request, if it is one: a whole read, or the rest of an earlier list.
@@ -253,15 +254,19 @@ mod tests {
     #[test]
     fn requests_that_parse_differently_are_kept_apart() {
         let targets = Targets::default();
-        let body = |name, value| {
-            Request::get(POLL).header(name, value).body(()).expect("a request with a body")
+        let with = |name, value| {
+            Request::get(POLL).header(name, value).body(()).expect("a request with a header")
         };
+        let mut upgrade = with("origin", "https://example.test");
+        upgrade.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("websocket"));
         let requests = [
             request(Method::GET, POLL),
             request(Method::HEAD, POLL),
             request(Method::DELETE, POLL),
-            body("content-length", "3"),
-            body("transfer-encoding", "chunked"),
+            with("content-length", "3"),
+            with("transfer-encoding", "chunked"),
+            with("origin", "https://example.test"),
+            upgrade,
             request(Method::GET, "/api/v1/pods?labelSelector=app%3Ddb"),
             request(Method::GET, "/api/v1/pods?labelSelector=app%3Dweb&watch=1"),
         ];
