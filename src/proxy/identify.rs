@@ -91,11 +91,12 @@ impl Identify {
         }
     }
 
-    /// Reports whether this is a token of the user Listless reads as.
-    pub(super) fn is_own_token(&self, token: &str) -> bool {
+    /// Reports whether this is the token that Listless made for the user it reads as. The apiserver's verdict on
+    /// that user's other tokens stands: it knows whether they are still valid.
+    pub(super) fn is_made_token(&self, token: &str) -> bool {
         let credential = HeaderValue::from_str(&format!("Bearer {token}"));
         match (self, credential) {
-            (Self::Own(tokens), Ok(credential)) => tokens.has(&credential),
+            (Self::Own(tokens), Ok(credential)) => tokens.has_made(&credential),
             _ => false,
         }
     }

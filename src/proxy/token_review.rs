@@ -1,7 +1,7 @@
 //! Reviews of a token that Listless itself created, which the apiserver cannot know.
 //!
 //! The review is first sent to the apiserver, complete: the apiserver checks it and the caller's
-//! permissions. Only a response that calls the token of Listless's own user unknown is completed. The
+//! permissions. Only a response that calls this token unknown is completed. The
 //! user comes from a SelfSubjectReview in Listless's own name. Invariant: the apiserver's response
 //! stays for any other token, and for a review of other audiences than the issuer's.
 
@@ -87,7 +87,7 @@ pub(super) async fn send(
     let body = Body::incoming(body).collect(REVIEW_BYTES_MAX).await.map_err(Error::Broken)?;
     let sent = Request::from_parts(head, Body::full(body.clone()));
     let response = forwarder.send_own(sent).await?;
-    let Some(spec) = reviewed(&body).filter(|spec| identify.is_own_token(&spec.token)) else {
+    let Some(spec) = reviewed(&body).filter(|spec| identify.is_made_token(&spec.token)) else {
         return Ok(response);
     };
     if response.status() != StatusCode::CREATED || !is_plain_json(response.headers()) {

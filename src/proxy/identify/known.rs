@@ -24,6 +24,8 @@ struct Known {
     credential: Vec<u8>,
     /// The expiry, if the token states it.
     expires: Option<SystemTime>,
+    /// `true` if Listless made the token: no apiserver knows it.
+    is_made: bool,
 }
 
 /// The limit of known tokens: the current one and those before it. Each client rereads its token
@@ -33,10 +35,11 @@ const TOKENS_MAX: usize = 4;
 // === impl KnownTokens ===
 
 impl KnownTokens {
-    /// Creates a set of this token only, without expiry.
+    /// Creates a set of this token only, which Listless made; it does not expire.
     pub fn one(token: &str) -> Self {
         let credential = format!("Bearer {token}").into_bytes();
-        Self(Arc::new(ArcSwap::from_pointee(vec![Known { credential, expires: None }])))
+        let known = Known { credential, expires: None, is_made: true };
+        Self(Arc::new(ArcSwap::from_pointee(vec![known])))
     }
 
     /// Creates an empty set.
@@ -68,6 +71,11 @@ impl KnownTokens {
         let known = self.0.load();
         known.iter().fold(false, |found, known| found | known.is(credential.as_bytes()))
     }
+
+    /// Reports whether the credential is the token that Listless made.
+    pub(super) fn has_made(&self, credential: &HeaderValue) -> bool {
+        self.0.load().iter().any(|known| known.is_made && known.is(credential.as_bytes()))
+    }
 }
 
 // === impl Known ===
@@ -77,7 +85,8 @@ impl Known {
         let credential = format!("Bearer {token}");
         let left = HeaderValue::from_str(&credential).ok();
         let left: Option<Duration> = left.and_then(|credential| token_left(&credential, now));
-        Self { credential: credential.into_bytes(), expires: left.map(|left| now + left) }
+        let expires = left.map(|left| now + left);
+        Self { credential: credential.into_bytes(), expires, is_made: false }
     }
 
     fn is_good(&self, now: SystemTime) -> bool {
@@ -119,6 +128,15 @@ mod tests {
         }
         assert!(!known.has(&HeaderValue::from_static("bearer secret")));
         assert!(!has(&KnownTokens::none(), ""));
+    }
+
+    #[test]
+    fn only_a_token_that_listless_made_is_one() {
+        let real = KnownTokens::none();
+        real.learn("secret", at(10));
+        let credential = HeaderValue::from_static("Bearer secret");
+        assert!(real.has(&credential) && !real.has_made(&credential));
+        assert!(KnownTokens::one("secret").has_made(&credential));
     }
 
     #[test]
