@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use http::{HeaderValue, uri::Authority};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
@@ -23,8 +23,8 @@ use super::health::{ProxyRefused, Unresolved};
 /// The longest response to a CONNECT that is read.
 const CONNECT_ANSWER_BYTES_MAX: usize = 8 * 1024;
 
-/// The timeout of one of several addresses of a name, before the next one is tried.
-const ADDRESS_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time after which the next address of a name is tried beside one that does not answer.
+const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(300);
 
 /// The silence of a connection after which its peer is probed.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
@@ -80,7 +80,7 @@ impl Dial for Tcp {
         let last = self.0.clone();
         Box::pin(async move {
             let addresses = last.or_last(&host, port, resolve(&host, port).await)?;
-            let stream = connect_any(&host, &addresses).await?;
+            let stream = connect_any(&host, addresses).await?;
             Ok(Box::new(stream) as Box<dyn Stream>)
         })
     }
@@ -111,23 +111,30 @@ impl LastResolved {
     }
 }
 
-async fn connect_any(host: &str, addresses: &[SocketAddr]) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
-    for (index, address) in addresses.iter().enumerate() {
-        let attempt = connect(*address);
-        let outcome = if index + 1 == addresses.len() {
-            attempt.await
-        } else {
-            tokio::time::timeout(ADDRESS_TIMEOUT, attempt)
-                .await
-                .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-        };
-        match outcome {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
+async fn connect_any(host: &str, addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+    let none = || io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
+    first_of(addresses.into_iter().map(connect)).await.unwrap_or_else(|| Err(none()))
+}
+
+/// Returns the first success, or the last failure. An attempt begins when the one before has failed, or has taken
+/// [`NEXT_ADDRESS_AFTER`] (RFC 8305).
+async fn first_of<A, T>(attempts: impl Iterator<Item = A>) -> Option<io::Result<T>>
+where
+    A: Future<Output = io::Result<T>>,
+{
+    let mut waiting = attempts.peekable();
+    let (mut running, mut last) = (FuturesUnordered::new(), None);
+    loop {
+        running.extend(waiting.next());
+        tokio::select! {
+            ended = running.next() => match ended {
+                Some(Err(error)) => last = Some(Err(error)),
+                Some(done) => return Some(done),
+                None => return last,
+            },
+            () = tokio::time::sleep(NEXT_ADDRESS_AFTER), if waiting.peek().is_some() => {}
         }
     }
-    Err(last)
 }
 
 async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
@@ -294,6 +301,24 @@ mod tests {
         let (_, stream) = tunnel(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n").await;
         let error = stream.err().unwrap().to_string();
         assert!(error.contains("407 Proxy Authentication Required"), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn addresses_that_do_not_answer_delay_the_others_little() {
+        let attempt = |outcome: Option<bool>| async move {
+            match outcome {
+                Some(true) => Ok(()),
+                Some(false) => Err(io::ErrorKind::ConnectionRefused.into()),
+                None => std::future::pending().await,
+            }
+        };
+        let began = tokio::time::Instant::now();
+        let outcomes = [None, None, None, Some(false), Some(true)];
+        first_of(outcomes.into_iter().map(attempt)).await.expect("an outcome").expect("a success");
+        assert_eq!(began.elapsed(), 3 * NEXT_ADDRESS_AFTER);
+        let failed = first_of([Some(false), Some(false)].into_iter().map(attempt)).await;
+        assert!(failed.expect("an outcome").is_err());
+        assert!(first_of(std::iter::empty().map(attempt)).await.is_none());
     }
 
     #[test]
