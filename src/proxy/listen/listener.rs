@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use http::Response;
+use http::{Response, header::UPGRADE};
 use hyper::{service::service_fn, upgrade::OnUpgrade};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
@@ -203,12 +203,17 @@ impl<S: Serve> Listener<S> {
         let (connection, verdict) = (&connection, &verdict);
         let service = service_fn(move |request| {
             let busy = seat.slot.begin();
+            // The rules of a connection are suspended while its client expects a tunnel.
+            let is_last = busy.is_err() && request.headers().contains_key(UPGRADE);
             async move {
                 let service = &*self.service;
                 let answer = edge::answer_http1(service, connection, verdict, tunnels, request);
                 // hyper keeps this future in place while the body is sent, which takes hours for a
                 // watch. Boxed, its nine kilobytes are freed.
-                let response = edge::while_busy(busy, Box::pin(answer)).await;
+                let mut response = edge::while_busy(busy, Box::pin(answer)).await;
+                if is_last {
+                    edge::close(&mut response);
+                }
                 Ok::<_, Infallible>(recorded(&self.metrics, response))
             }
         });

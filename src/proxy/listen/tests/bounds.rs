@@ -44,11 +44,14 @@ async fn requests_beyond_the_bound_get_429_until_another_ends() {
     assert_eq!(refused.headers()[RETRY_AFTER], "1");
     let old = b"GET /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     assert!(running.raw(old).await.starts_with("HTTP/1.1 429 "));
+    let tunnel = b"GET /x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    let refused = running.raw(tunnel).await;
+    assert!(refused.starts_with("HTTP/1.1 429 ") && refused.contains("connection: close"));
     assert_eq!(running.seen(), ["/never", "/never"]);
     let metrics = running.metrics.render();
     for (name, label) in [
-        ("listless_client_refused_total", "{reason=\"too_many_requests\"} 2"),
-        ("listless_limits_reached_total", "{limit=\"client_requests\"} 2"),
+        ("listless_client_refused_total", "{reason=\"too_many_requests\"} 3"),
+        ("listless_limits_reached_total", "{limit=\"client_requests\"} 3"),
     ] {
         assert!(metrics.contains(&format!("{name}{label}")), "{name}: {metrics}");
     }
@@ -79,9 +82,12 @@ async fn bodies_that_are_not_read_fill_no_more_than_the_windows() {
         for _ in 0..streams {
             tokio::spawn(send(sender.clone(), "/never", endless(Arc::clone(&taken))));
         }
-        while taken.load(Ordering::Relaxed) < bytes {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        let filled = async {
+            while taken.load(Ordering::Relaxed) < bytes {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), filled).await.expect("full windows");
         // Real sockets: without a bound, more arrives within this time.
         tokio::time::sleep(Duration::from_millis(200)).await;
         // The client takes one piece of each body before it has to wait.
