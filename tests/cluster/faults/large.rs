@@ -1,13 +1,19 @@
-//! Objects of nearly the greatest size that etcd takes: they are answered from memory like any other, or forwarded
-//! where memory is configured for less.
+//! Objects of nearly the greatest size that etcd takes, and a collection of a hundred thousand: they are answered
+//! from memory like any other, or forwarded where memory is configured for less.
 
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use base64::{Engine, engine::general_purpose::STANDARD};
 use http::Method;
 use serde_json::json;
 
 use super::{COLLECTION, POLL, RECOVERY};
 use crate::clusters::{Machine, available};
+use crate::etcd::ask;
 use crate::rig::client::{Protocol, Request};
 use crate::rig::control_plane::{ControlPlane, User, Version};
+use crate::rig::process::memory_bytes;
 use crate::rig::proxy_process::ProxyProcess;
 use crate::rig::wait::until_hit_at_last;
 
@@ -24,6 +30,12 @@ cache:
 ";
 /// The memory of a process whose limit is 16 MiB: streamed responses take little.
 const RESIDENT_MAX: u64 = 96 * 1024 * 1024;
+
+const NUMEROUS: usize = 100_000;
+/// etcd takes 128 operations in a transaction.
+const OPERATIONS: usize = 100;
+/// The whole list through an unoptimized build.
+const LIST_LIMIT: Duration = Duration::from_secs(180);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_objects_come_from_memory_or_are_forwarded_on_1_36() {
@@ -79,6 +91,60 @@ async fn large(version: Version) {
         mib(most)
     );
     assert!(most <= RESIDENT_MAX, "{} MiB\n{}", mib(most), narrow.log());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_thousand_objects_come_from_memory_on_1_36() {
+    let version = Version::V1_36;
+    if !available(version) {
+        return;
+    }
+    let _machine = Machine::alone().await;
+    let plane = ControlPlane::start(version).await.expect("a control plane");
+    fill(&plane).await.expect("objects");
+    let straight = plane.client(User::Admin, Protocol::Http1).expect("a client");
+    let direct = straight.get(COLLECTION).await.expect("a list");
+    let bytes = direct.body.len() as u64;
+    let direct = direct.json().expect("JSON");
+    assert!(direct["items"].as_array().expect("items").len() >= NUMEROUS, "not all are listed");
+
+    let kubeconfig = plane.kubeconfig(User::Admin).expect("a kubeconfig");
+    let proxy = ProxyProcess::start(&kubeconfig, None).await.expect("a proxy");
+    let through = proxy.client(Protocol::Http2);
+    let begun = Instant::now();
+    let hit = until_hit_at_last(&through, &Request::get(COLLECTION), LIST_LIMIT).await;
+    let took = begun.elapsed();
+    assert!(hit.expect("a hit").json().expect("JSON")["items"] == direct["items"], "another list");
+    let peak = memory_bytes(proxy.id(), "status", "VmHWM:").expect("its memory");
+    let mib = |bytes: u64| bytes / (1024 * 1024);
+    eprintln!(
+        "proof: {NUMEROUS} objects on 1.36, {} MiB of JSON: from memory after {took:.1?}; memory {} MiB at most",
+        mib(bytes),
+        mib(peak)
+    );
+    assert!(peak <= 2 * bytes, "{} MiB", mib(peak));
+}
+
+/// Writes the objects to etcd, as the apiserver would; one by one through it takes minutes.
+async fn fill(plane: &ControlPlane) -> Result<()> {
+    for first in (0..NUMEROUS).step_by(OPERATIONS) {
+        let puts: Vec<_> = (first..first + OPERATIONS).map(put).collect();
+        ask(plane.etcd_address(), "/v3/kv/txn", &json!({"success": puts})).await?;
+    }
+    Ok(())
+}
+
+fn put(number: usize) -> serde_json::Value {
+    let name = format!("numerous-{number:06}");
+    let object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "data": {"key": "value"},
+        "metadata": {
+            "name": name, "namespace": "default", "creationTimestamp": "2024-01-01T00:00:00Z",
+            "uid": format!("00000000-0000-0000-0000-{number:012}"),
+        },
+    });
+    let key = STANDARD.encode(format!("/registry/configmaps/default/{name}"));
+    json!({"request_put": {"key": key, "value": STANDARD.encode(object.to_string())}})
 }
 
 /// Text that no compression makes much smaller.

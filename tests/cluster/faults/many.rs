@@ -14,7 +14,7 @@ use crate::rig::proxy_process::ProxyProcess;
 use crate::sidecar::create;
 
 /// Each is a process with clients of its own.
-const PROCESSES: usize = 40;
+const PROCESSES: usize = 200;
 const CLIENTS_OF_EACH: usize = 5;
 /// The requests to the apiserver in all for one process and its first reads: lists before and for its replica, its
 /// watch, access reviews and discovery.

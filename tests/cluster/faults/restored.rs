@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use http_body_util::BodyExt;
+use hyper::body::Incoming;
 use serde_json::{Value, json};
 
 use super::{
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::clusters::{Machine, available};
 use crate::etcd::ask;
-use crate::rig::client::{Protocol, Request};
+use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{Component, ControlPlane, User, Version};
 use crate::rig::proxy_process::ProxyProcess;
 
@@ -76,7 +77,7 @@ async fn restored(version: Version, revisions: Revisions) {
     let target =
         format!("{COLLECTION}?watch=true&timeoutSeconds=90&resourceVersion={version_shown}");
     let watch = through.open(Request::get(&target)).await.expect("a watch");
-    let told = tokio::spawn(last_event(watch.into_body()));
+    let told = tokio::spawn(told(through.clone(), target, watch.into_body()));
 
     restore(&plane, revisions).await.expect("a restored etcd");
     let begun = Instant::now();
@@ -94,12 +95,7 @@ async fn restored(version: Version, revisions: Revisions) {
             .filter(|_| right)
             .or_else(|| (right && answer.is_hit()).then(|| begun.elapsed()));
     }
-    let mut told = told.await.expect("no panic");
-    if matches!(revisions, Revisions::New) && told.is_none() {
-        // It ended cleanly, and its client goes on from the version that it has.
-        let again = through.open(Request::get(&target)).await.expect("a watch");
-        told = last_event(again.into_body()).await;
-    }
+    let told = told.await.expect("no panic");
     eprintln!(
         "proof: etcd restored from a backup on {}, revisions {revisions:?}: memory is right after {right_since:.1?}, \
          {wrong} wrong answers; the open watch was told {told:?}",
@@ -107,6 +103,20 @@ async fn restored(version: Version, revisions: Revisions) {
     );
     assert!(right_since.is_some() && wrong == 0, "{wrong} wrong answers\n{}", proxy.log());
     assert_eq!(told.as_deref(), Some("ERROR 410"), "{}", proxy.log());
+}
+
+/// Returns the last event of a watch. One that ends without an event, as it does when the apiserver is away for
+/// longer than `maxStaleness`, is opened again from its version at once, as clients do.
+async fn told(client: Client, target: String, watch: Incoming) -> Option<String> {
+    let begun = Instant::now();
+    let mut told = last_event(watch).await;
+    while told.is_none() && begun.elapsed() < RECOVERY {
+        tokio::time::sleep(POLL).await;
+        if let Ok(again) = client.open(Request::get(&target)).await {
+            told = last_event(again.into_body()).await;
+        }
+    }
+    told
 }
 
 /// Copies etcd's data, which is what a snapshot holds.
