@@ -28,6 +28,8 @@ pub struct WatchReader {
 pub enum Shown {
     /// An object at a version.
     Object(ShownObject),
+    /// A bookmark: everything up to this version was shown.
+    Bookmark(ResourceVersion),
     /// An ERROR event of code 410 or 504: the client's version is no longer usable.
     Expired,
 }
@@ -222,7 +224,11 @@ fn read(event: &[u8], shown: &mut impl FnMut(Shown)) -> Result<(), Opaque> {
     let deleted = match Kind::of(&event.kind)? {
         Kind::Changed => false,
         Kind::Deleted => true,
-        Kind::Bookmark => return Ok(()),
+        Kind::Bookmark => {
+            let version = ResourceVersion::parse(&event.object.metadata.resource_version);
+            shown(Shown::Bookmark(version.map_err(|_| Opaque::Form)?));
+            return Ok(());
+        }
         Kind::Error => {
             event.object.code.and_then(Shown::by_code).into_iter().for_each(shown);
             return Ok(());
@@ -296,7 +302,8 @@ mod tests {
     fn events_of_a_chunked_watch_are_reported_in_any_chunks() {
         let deleted = ADDED.replace("ADDED", "DELETED");
         let stream = format!("{ADDED}\n{BOOKMARK}\n{deleted}\n{GONE}\n");
-        let expected = vec![a_at_7(false), a_at_7(true), Shown::Expired];
+        let nine = Shown::Bookmark(ResourceVersion::parse("9").expect("a version"));
+        let expected = vec![a_at_7(false), nine, a_at_7(true), Shown::Expired];
         assert_eq!(shown(lines, stream.as_bytes()), Ok(expected));
     }
 

@@ -136,7 +136,7 @@ impl Facts {
         if self.kind.is_empty() || (self.name.is_empty() && !self.is_collection()) {
             return Learned::Nothing(Unlearned::NotAnObject);
         }
-        let Ok(version) = ResourceVersion::parse(&self.version) else {
+        let Some(version) = self.version() else {
             return Learned::Nothing(Unlearned::NoVersion);
         };
         if self.name.is_empty() {
@@ -157,6 +157,11 @@ impl Facts {
             labels: self.labels,
             lifecycle,
         })
+    }
+
+    /// Returns metadata.resourceVersion.
+    pub(in crate::api) fn version(&self) -> Option<ResourceVersion> {
+        ResourceVersion::parse(&self.version).ok()
     }
 
     fn conclude_status(self) -> Learned {

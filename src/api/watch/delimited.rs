@@ -106,7 +106,9 @@ impl Object {
             _ => Opaque::Form,
         })?;
         let deleted = match self.kind {
-            Kind::Bookmark => return Ok(None),
+            Kind::Bookmark => {
+                return Ok(Some(Shown::Bookmark(facts.version().ok_or(Opaque::Form)?)));
+            }
             Kind::Error if !facts.is_status() => return Err(Opaque::Form),
             Kind::Error => return Ok(Shown::by_code(facts.code)),
             Kind::Changed => false,

@@ -20,7 +20,7 @@ use crate::{
         GroupResource, ObjectKey, Scope, Verb,
         learn::{Learned, Learner, Lifecycle},
         query::Query,
-        request::{ResourceRequest, Watch},
+        request::{ResourceRequest, Start, Watch},
         version::VersionMatch,
         watch::WatchReader,
     },
@@ -80,6 +80,8 @@ enum Subject {
     Watch {
         /// `true` if it begins with the newest state.
         consistent: bool,
+        /// `true` if it begins with a state, new or old.
+        lists: bool,
     },
     Write(Verb),
 }
@@ -126,6 +128,7 @@ impl Learning {
             verb if request.dry_run && !verb.is_deletion() => return Self::none(),
             Verb::Watch => Subject::Watch {
                 consistent: request.watch.as_ref().is_some_and(Watch::begins_with_newest),
+                lists: request.watch.as_ref().is_some_and(|watch| watch.start == Start::State),
             },
             Verb::Get | Verb::List if request.subresource.is_none() => {
                 let version = request.read.as_ref().ok().map(|read| &read.version);
@@ -220,7 +223,7 @@ impl Learning {
                 code.is_success() || code == StatusCode::CONFLICT || code == StatusCode::NOT_FOUND
             }
             Subject::Read { .. } => code.is_success(),
-            Subject::Watch { consistent } if code.is_success() => {
+            Subject::Watch { consistent, .. } if code.is_success() => {
                 if consistent {
                     exchange.went_upstream(&mut exchange.session.lock());
                 }

@@ -12,6 +12,8 @@ use super::{is_watch_of_replica, stalled};
 use crate::harness::{Setup, TABLE, TestProxy, group_resource, pass, populated, settle};
 
 const SELECTED: &str = "/api/v1/namespaces/a/pods?labelSelector=app%3Dweb";
+const STREAMED: &str = "/api/v1/pods?watch=1&sendInitialEvents=true\
+                        &resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
 const MAPS: &str = "/api/v1/namespaces/a/configmaps";
 
 fn remove(proxy: &TestProxy, resource: &str, name: &str) {
@@ -46,6 +48,20 @@ async fn an_object_missing_from_a_list_is_not_shown_again() {
             let names = client.get(SELECTED).await.names();
             assert!(!names.contains(&"a/web-0".to_owned()), "{accept}: {names:?}");
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_missing_from_a_streamed_list_is_not_shown_again() {
+    for accept in ["application/json", TABLE] {
+        let proxy = stalled(SELECTED).await;
+        remove(&proxy, "pods", "web-0");
+        let client = proxy.client();
+        let mut watch = client.clone().with("accept", accept).watch(STREAMED).await;
+        assert!(!watch.is_hit());
+        while watch.next().await.expect("an event").0 != "BOOKMARK" {}
+        let names = client.get(SELECTED).await.names();
+        assert!(!names.contains(&"a/web-0".to_owned()), "{accept}: {names:?}");
     }
 }
 

@@ -75,6 +75,10 @@ fn object(name: &str, labels: BTreeMap<String, String>, deleted: bool) -> Shown 
     Shown::Object(ShownObject { namespace, name, uid, version, labels, deleted })
 }
 
+fn bookmark() -> Shown {
+    Shown::Bookmark(ResourceVersion::parse("9").expect("a version"))
+}
+
 fn web() -> BTreeMap<String, String> {
     BTreeMap::from([("app".into(), "web".into())])
 }
@@ -89,19 +93,19 @@ fn binary_messages_of_a_websocket_are_events_without_their_length() {
         let (mut reader, mut all) = (WatchReader::websocket(), Vec::new());
         reader.push(stream, |shown| all.push(shown)).map(|()| all)
     };
-    let [added, bookmark, deleted] =
+    let [added, marked, deleted] =
         [ADDED, BOOKMARK, DELETED].map(|event| real(event)[4..].to_vec());
     let (head, tail) = added.split_at(40);
     let text = br#"{"type":"ERROR","object":{"kind":"Status","code":410}}"#;
     let stream = [
         message(0x02, head),
         message(0x80, tail),
-        message(0x82, &bookmark),
+        message(0x82, &marked),
         message(0x81, text),
         message(0x82, &deleted),
     ];
     let [added, deleted] = [false, true].map(|deleted| object("a", web(), deleted));
-    assert_eq!(outcome(&stream.concat()), Ok(vec![added, Shown::Expired, deleted]));
+    assert_eq!(outcome(&stream.concat()), Ok(vec![added, bookmark(), Shown::Expired, deleted]));
     for odd in [&real(ADDED)[4..40], &real(ADDED), b"{}"] {
         assert_eq!(outcome(&message(0x82, odd)), Err(Opaque::Form), "{}", odd.escape_ascii());
     }
@@ -110,8 +114,9 @@ fn binary_messages_of_a_websocket_are_events_without_their_length() {
 #[test]
 fn events_are_parsed_at_any_chunk_boundary_of_the_stream() {
     let stream = [ADDED, BOOKMARK, METADATA, DELETED, GONE].map(real).concat();
-    let shown = [false, false, true].map(|deleted| object("a", web(), deleted));
-    let expected = ([&shown[..], &[Shown::Expired]].concat(), Ok(()));
+    let [added, deleted] = [false, true].map(|deleted| object("a", web(), deleted));
+    let shown = vec![added.clone(), bookmark(), added, deleted, Shown::Expired];
+    let expected = (shown, Ok(()));
     for at in 0..=stream.len() {
         let (head, tail) = stream.split_at(at);
         assert_eq!(read([head, tail]), expected, "cut at {at}");
@@ -123,7 +128,7 @@ fn events_are_parsed_at_any_chunk_boundary_of_the_stream() {
 
 #[test]
 fn an_event_is_reported_at_its_last_byte() {
-    for (encoded, count) in [(ADDED, 1), (BOOKMARK, 0), (DELETED, 1), (GONE, 1)] {
+    for (encoded, count) in [(ADDED, 1), (BOOKMARK, 1), (DELETED, 1), (GONE, 1)] {
         let whole = real(encoded);
         for length in 0..whole.len() {
             assert_eq!(read([&whole[..length]]), (Vec::new(), Ok(())), "{length}");

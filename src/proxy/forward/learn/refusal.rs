@@ -20,7 +20,7 @@ impl SessionExchange {
                 self.lost();
             }
             Subject::Write(_) => {}
-            Subject::Read { consistent, .. } | Subject::Watch { consistent } => {
+            Subject::Read { consistent, .. } | Subject::Watch { consistent, .. } => {
                 // Without a version, 504 is about the time that the request took.
                 if code == StatusCode::GONE || (code == StatusCode::GATEWAY_TIMEOUT && !consistent)
                 {

@@ -16,15 +16,19 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::time::Instant;
 
-use super::SessionExchange;
+use super::{SessionExchange, Subject};
 use crate::{
     api::{
         ObjectKey,
-        watch::{Opaque, Shown, WatchReader},
+        version::ResourceVersion,
+        watch::{Opaque, Shown, ShownObject, WatchReader},
     },
     body::{Body, BoxError},
     metrics::Limit,
-    proxy::{session::Expectation, watching::SILENT_MIN},
+    proxy::{
+        session::{Expectation, List, Source},
+        watching::SILENT_MIN,
+    },
     stream::{Observed, Observer},
 };
 
@@ -33,6 +37,8 @@ pub(in crate::proxy::forward) struct WatchLearning {
     exchange: Option<SessionExchange>,
     /// The parser; `None` once the watch turned out to be unreadable.
     reader: Option<WatchReader>,
+    /// `true` until the state that the watch begins with was shown completely.
+    lists: bool,
 }
 
 /// A body whose events are parsed.
@@ -58,7 +64,9 @@ impl WatchLearning {
         exchange: Option<SessionExchange>,
         reader: Result<WatchReader, Opaque>,
     ) -> Self {
-        let mut learning = Self { exchange, reader: None };
+        let subject = exchange.as_ref().map(|exchange| exchange.subject);
+        let lists = matches!(subject, Some(Subject::Watch { lists: true, .. }));
+        let mut learning = Self { exchange, reader: None, lists };
         match reader {
             Ok(reader) => learning.reader = Some(reader),
             Err(why) => learning.blind(why),
@@ -78,7 +86,14 @@ impl WatchLearning {
 
     fn learn(&mut self, bytes: &[u8]) {
         let (Some(exchange), Some(reader)) = (&self.exchange, &mut self.reader) else { return };
-        if let Err(why) = reader.push(bytes, |shown| exchange.was_shown(shown)) {
+        let lists = &mut self.lists;
+        let read = reader.push(bytes, |shown| match shown {
+            Shown::Bookmark(version) if std::mem::take(lists) => exchange.streamed(version),
+            Shown::Bookmark(_) => {}
+            Shown::Object(object) => exchange.was_shown(object),
+            Shown::Expired => exchange.expired(&mut exchange.session.lock()),
+        });
+        if let Err(why) = read {
             self.blind(why);
         }
     }
@@ -111,12 +126,21 @@ impl Drop for WatchLearning {
 // === impl SessionExchange ===
 
 impl SessionExchange {
-    fn was_shown(&self, shown: Shown) {
+    /// Notes the end of a state that was streamed as a list: objects that it did not have are gone. The apiserver may
+    /// have taken it from its cache (S-WATCH-01).
+    fn streamed(&self, version: ResourceVersion) {
+        let (mut session, now) = (self.session.lock(), Instant::now());
+        match &self.query {
+            Some(query) => {
+                session.listed(List::unread(query.clone(), version, Source::Cache), now);
+            }
+            None => session.shown(&self.resource, &version, Source::Cache, now),
+        }
+        self.tidy(&mut session);
+    }
+
+    fn was_shown(&self, object: ShownObject) {
         let mut session = self.session.lock();
-        let object = match shown {
-            Shown::Object(object) => object,
-            Shown::Expired => return self.expired(&mut session),
-        };
         let key = ObjectKey::new(Some(&object.namespace), &object.name);
         let version = object.version;
         let expectation = match &self.query {
