@@ -57,6 +57,8 @@ struct File {
     mode: u32,
 }
 
+/// The bit of a directory whose files get its group.
+const SET_GROUP: u32 = 0o2000;
 const TOKEN: &str = "token";
 const AUTHORITIES: &str = "ca.crt";
 /// The link that is replaced on each change.
@@ -145,8 +147,10 @@ impl Mirror {
             move |source| Error::File { path, source }
         };
         fs::create_dir_all(directory).map_err(failed(directory))?;
-        // The workload may have another user, whatever the umask is.
-        let readable = Permissions::from_mode(0o755);
+        // The workload may have another user, whatever the umask is. Files inherit the group of an `fsGroup` by a bit
+        // that the new directory has inherited, too.
+        let inherited = fs::metadata(directory).map_err(failed(directory))?.permissions().mode();
+        let readable = Permissions::from_mode(0o755 | (inherited & SET_GROUP));
         fs::set_permissions(directory, readable).map_err(failed(directory))?;
         for (file, File { content, mode }) in files {
             let path = directory.join(file);

@@ -70,6 +70,16 @@ fn every_file_is_copied_and_the_bundle_trusts_listless_first() {
 }
 
 #[test]
+fn the_copy_keeps_the_group_that_the_volume_gives_its_files() {
+    let mut scene = Scene::new();
+    let target = scene.folder.path().join("target");
+    fs::set_permissions(&target, Permissions::from_mode(0o2777)).expect("a mode");
+    scene.look().expect("a copy");
+    let live = fs::metadata(target.join(DATA)).expect("a directory");
+    assert_eq!(live.permissions().mode() & 0o7777, 0o2755);
+}
+
+#[test]
 fn a_change_is_applied_as_a_whole() {
     let mut scene = Scene::new();
     scene.look().expect("a copy");
