@@ -110,6 +110,7 @@ async fn run(shared: &Shared, options: &InjectorOptions, announce: Announce) -> 
     let places = Semaphore::new(BODIES_MAX);
     let shares = Shares::new(BODIES_MAX, WAITING_MAX, BODY_TIMEOUT);
     let (lines, metrics) = (Lines::new(asker), shared.metrics.clone());
+    metrics.injections_begin();
     let webhook = Webhook { settings, events, lines, places, shares, metrics };
     let (begin, limits) = (CancellationToken::new(), listen::Limits::default());
     let serving = tokio::spawn(listen::serve(

@@ -10,7 +10,7 @@ use metrics_exporter_prometheus::PrometheusRecorder;
 
 use super::{Metrics, family::Family, labels::Injection, own::unix_seconds, table};
 
-/// All are registered on first use, because only one command has them.
+/// All are registered by the injector only, because no other command has them.
 pub(super) struct Handles {
     requests: Family<(Injection, &'static str), Counter>,
     duration: Family<(), Histogram>,
@@ -32,6 +32,15 @@ impl Handles {
 // === impl Metrics ===
 
 impl Metrics {
+    /// Shows that no review has failed yet: a rate needs the zero before the first failure.
+    pub fn injections_begin(&self) {
+        let values = || [Injection::Error.as_str(), ""].map(String::from);
+        self.0
+            .injector
+            .requests
+            .with((Injection::Error, ""), values, |counter| counter.increment(0));
+    }
+
     /// Counts a review of a pod. A skipped pod has a reason.
     pub fn injection(&self, result: Injection, reason: &'static str, duration: Duration) {
         let handles = &self.0.injector;

@@ -152,6 +152,9 @@ fn rare_alarms_are_zero_from_the_start() {
     }
     let broken = ["origin=\"replica\"", "error=\"broken\""];
     assert_eq!(value(&metrics, "listless_upstream_errors_total", &broken), 0.0);
+    metrics.injections_begin();
+    let error = ["result=\"error\""];
+    assert_eq!(value(&metrics, "listless_injector_requests_total", &error), 0.0);
 }
 
 #[test]
