@@ -24,6 +24,8 @@ pub(super) fn watch(path: &Path, parameters: &Parameters<'_>) -> Result<Watch, N
     let version = match parameters.get_set(Parameter::ResourceVersion) {
         None => VersionMatch::MostRecent,
         Some("0") => VersionMatch::Any,
+        // The apiserver refuses a watch from a version that is no `uint64`.
+        Some(text) if text.parse::<u64>().is_err() => return Err(NotModelled::BadVersion),
         Some(text) => VersionMatch::NotOlderThan(read::version(text)?),
     };
     let start = start(parameters, &version)?;
@@ -142,6 +144,7 @@ mod tests {
             ("sendInitialEvents=yes&resourceVersionMatch=NotOlderThan", NotModelled::BadValue),
             ("resourceVersion=x", NotModelled::BadVersion),
             ("resourceVersion=007", NotModelled::BadVersion),
+            ("resourceVersion=18446744073709551616", NotModelled::BadVersion),
             ("timeoutSeconds=-1", NotModelled::BadValue),
             ("timeoutSeconds=x", NotModelled::BadValue),
             ("timeout=x", NotModelled::BadValue),
