@@ -328,7 +328,7 @@ async fn keep_gauges(
     insight: Insight,
     timeline: Arc<Timeline>,
 ) {
-    let (began, began_at) = (SystemTime::now(), Instant::now());
+    let mut unix_time = Duration::ZERO;
     let mut ticks = tokio::time::interval(GAUGES_PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -348,10 +348,12 @@ async fn keep_gauges(
         metrics.upstream_outages(health.state().outage().is_none(), &outages.failing);
         metrics.accounts(insight.accounts());
         metrics.run_upkeep();
-        let unix_time = (began + began_at.elapsed()).duration_since(SystemTime::UNIX_EPOCH);
+        // The timeline never goes back, and the other clocks stand still while the machine is suspended.
+        let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        unix_time = unix_time.max(clock.unwrap_or_default());
         let now = Instant::now();
         let sums = shown::sums(&metrics.totals(), outages, cache.counters(), &replicas, now);
-        timeline.add(unix_time.unwrap_or_default().as_secs(), sums);
+        timeline.add(unix_time.as_secs(), sums);
     }
 }
 
