@@ -18,6 +18,7 @@ use super::{
 use crate::{
     api::{GroupVersionResource, Scope, form::Form, query::Query},
     suspension::Suspension,
+    upstream::Client,
 };
 
 /// A pod: namespace, name, uid, version and the `app` label.
@@ -42,9 +43,14 @@ pub fn pods(version: u64, pods: &[Pod]) -> Arc<Snapshot> {
     Arc::new(list.finish(version, envelope).expect("no duplicate"))
 }
 
+/// Returns a client of an apiserver that never answers.
+pub fn client() -> Arc<dyn Client> {
+    fake().0
+}
+
 /// Returns a cache without replicas.
 pub fn cache(settings: watch::Receiver<Settings>) -> Cache {
-    Cache::new(fake().0, settings, Arc::new(|| 0.5), Clock::system(), Suspension::system())
+    Cache::new(client(), settings, Arc::new(|| 0.5), Clock::system(), Suspension::system())
 }
 
 /// Returns a replica of the query that has nothing yet.

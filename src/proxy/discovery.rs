@@ -37,9 +37,11 @@ use self::{release::Release, watches::Watches};
 use crate::{
     cache::{self as replicas, reflector::Random},
     hash::RandomState,
+    held_bytes::HeldBytes,
     insight::Insight,
     metrics::{Limit, Metrics},
     proxy::{authorize::token_left, identify::Caller},
+    suspension::Suspension,
     upstream::Client,
 };
 
@@ -53,6 +55,9 @@ struct Inner {
     confirmations: Cache<(Caller, Key), Confirmation, RandomState>,
     release: Arc<Release>,
     watches: Arc<Watches>,
+    /// The bytes of documents that are still on their way to a client.
+    copied: HeldBytes,
+    suspension: Suspension,
     metrics: Metrics,
     _end: DropGuard,
 }
@@ -124,6 +129,16 @@ impl Discovery {
         (metrics, insight): (Metrics, Insight),
         replicas: replicas::Cache,
     ) -> Self {
+        Self::suspended(client, random, (metrics, insight), replicas, Suspension::system())
+    }
+
+    fn suspended(
+        client: Arc<dyn Client>,
+        random: Random,
+        (metrics, insight): (Metrics, Insight),
+        replicas: replicas::Cache,
+        suspension: Suspension,
+    ) -> Self {
         let stop = CancellationToken::new();
         let reached = metrics.clone();
         let weight = |place: &DocumentKey, document: &Arc<Document>| {
@@ -155,13 +170,19 @@ impl Discovery {
                 insight,
             )),
             watches: Arc::new(Watches::new(client, random, stop.clone(), replicas)),
+            copied: HeldBytes::default(),
+            suspension,
             metrics,
             _end: stop.drop_guard(),
         }))
     }
 
-    /// Returns the cached state of a document for this caller.
+    /// Returns the cached state of a document for this caller. After a suspension of the machine, no document is
+    /// valid before the apiserver has confirmed it again.
     pub async fn held(&self, caller: Caller, key: &Key) -> Held {
+        if self.0.suspension.is_over() {
+            self.disturbed(Instant::now());
+        }
         let confirmed = self.0.confirmations.get(&(caller, key.clone())).await;
         if let Some(Confirmation { document, at, believed }) = confirmed
             && let Some(document) = document.upgrade()
@@ -247,5 +268,41 @@ impl Discovery {
     /// Drops the confirmation after the apiserver sent this caller another response.
     async fn forget(&self, caller: Caller, key: &Key) {
         self.0.confirmations.invalidate(&(caller, key.clone())).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::cache::{Settings, testing};
+
+    #[tokio::test(start_paused = true)]
+    async fn no_proof_from_before_a_suspension_counts() {
+        let missed = Arc::new(AtomicU64::new(0));
+        let source = missed.clone();
+        let missed_so_far = move || Duration::from_secs(source.load(Ordering::Relaxed));
+        let metrics = Metrics::new();
+        let counted = (metrics.clone(), Insight::new(metrics, Instant::now()));
+        let replicas = testing::cache(watch::channel(Settings::default()).1);
+        let suspension = Suspension::of(Arc::new(missed_so_far));
+        let discovery = Discovery::suspended(
+            testing::client(),
+            Arc::new(|| 0.5),
+            counted,
+            replicas,
+            suspension,
+        );
+        let request = http::Request::get("/apis").body(()).expect("a request");
+        let Wanted { key, .. } = Wanted::of(&request).expect("a document");
+        for (slept, is_changed) in [(0, false), (3600, true), (3600, false)] {
+            crate::testing::pass(Duration::from_secs(60)).await;
+            missed.store(slept, Ordering::Relaxed);
+            discovery.held(Caller::Own, &key).await;
+            assert_eq!(discovery.proven().changed_at == Instant::now(), is_changed, "{slept}");
+        }
     }
 }

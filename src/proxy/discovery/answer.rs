@@ -165,7 +165,8 @@ impl Proxy {
                         discovery.keep(caller, &credentials, &key, kept, at).await;
                     });
                 };
-                let sent = sent.map(|body| Collecting::wrap(body, keep));
+                let copied = &self.discovery.0.copied;
+                let sent = sent.map(|body| Collecting::wrap(body, copied, keep));
                 Ok((sent, DocumentResult::Fetched))
             }
             _ => {

@@ -6,12 +6,17 @@ use std::{collections::VecDeque, mem};
 
 use bytes::Bytes;
 
-use crate::body::{Body, BoxError, Observer, PIECE_OVERHEAD_BYTES};
+use crate::{
+    body::{Body, BoxError, Observer, PIECE_OVERHEAD_BYTES},
+    held_bytes::HeldBytes,
+};
 
 /// An observer that passes a copy of a body's bytes to a callback at its end.
 pub(super) struct Collecting<F> {
     read: VecDeque<Bytes>,
     bytes: usize,
+    /// The bytes of all copies in progress: a client may never read its document to the end.
+    copied: HeldBytes,
     /// The callback; `None` after the end, or if the body is too large or broken.
     whole: Option<F>,
 }
@@ -19,22 +24,26 @@ pub(super) struct Collecting<F> {
 /// The largest document that is cached.
 const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// The limit of all copies in progress, in bytes.
+const COPIED_BYTES_MAX: usize = 32 * 1024 * 1024;
+
 // === impl Collecting ===
 
 impl<F: FnOnce(VecDeque<Bytes>) + Send + Unpin + 'static> Collecting<F> {
-    /// Wraps a body; `whole` receives the bytes when the body has ended.
-    pub(super) fn wrap(inner: Body, whole: F) -> Body {
-        inner.observed(Self { read: VecDeque::new(), bytes: 0, whole: Some(whole) })
+    /// Wraps a body, whose copy counts in `copied`; `whole` receives the bytes when the body has ended.
+    pub(super) fn wrap(inner: Body, copied: &HeldBytes, whole: F) -> Body {
+        let (read, copied) = (VecDeque::new(), copied.clone());
+        inner.observed(Self { read, bytes: 0, copied, whole: Some(whole) })
     }
 }
 
 impl<F: FnOnce(VecDeque<Bytes>) + Send + Unpin + 'static> Observer for Collecting<F> {
     fn passed(&mut self, chunk: &Bytes) {
         self.bytes += chunk.len() + PIECE_OVERHEAD_BYTES;
-        if self.bytes > DOCUMENT_BYTES_MAX {
+        if self.bytes > DOCUMENT_BYTES_MAX || self.copied.total() > COPIED_BYTES_MAX {
             self.forget();
         } else if self.whole.is_some() {
-            self.read.push_back(chunk.clone());
+            self.read.push_back(self.copied.hold(chunk.clone()));
         }
     }
 
@@ -76,7 +85,7 @@ mod tests {
         let kept = Kept::default();
         let to = kept.clone();
         let whole = move |chunks| *to.lock().expect("no panic") = Some(chunks);
-        (Collecting::wrap(body, whole), kept)
+        (Collecting::wrap(body, &HeldBytes::default(), whole), kept)
     }
 
     fn text(kept: &Kept) -> Option<Vec<u8>> {
@@ -143,6 +152,21 @@ mod tests {
         body.frame().await.expect("a piece").expect("no error");
         drop(body);
         assert_eq!(text(&kept), None);
+    }
+
+    #[tokio::test]
+    async fn the_copies_of_bodies_that_nobody_reads_to_the_end_are_bounded_together() {
+        let copied = HeldBytes::default();
+        let mut unread = Vec::new();
+        for _ in 0..100 {
+            let chunks = VecDeque::from([Bytes::from(vec![b'x'; 1 << 20]), Bytes::from("y")]);
+            let mut body = Collecting::wrap(Body::chunks(chunks), &copied, |_| {});
+            body.frame().await.expect("a piece").expect("no error");
+            unread.push(body);
+        }
+        assert!((COPIED_BYTES_MAX..COPIED_BYTES_MAX + (2 << 20)).contains(&copied.total()));
+        drop(unread);
+        assert_eq!(copied.total(), 0);
     }
 
     #[tokio::test]
