@@ -15,6 +15,7 @@ pub struct HeldBytes(Arc<AtomicUsize>);
 
 struct HeldChunk {
     chunk: Bytes,
+    memory: usize,
     held: HeldBytes,
 }
 
@@ -23,8 +24,14 @@ struct HeldChunk {
 impl HeldBytes {
     /// Counts a chunk until nothing holds it.
     pub fn hold(&self, chunk: Bytes) -> Bytes {
-        self.0.fetch_add(memory(&chunk), Ordering::Relaxed);
-        Bytes::from_owner(HeldChunk { chunk, held: self.clone() })
+        let memory = memory(&chunk);
+        self.hold_as(chunk, memory)
+    }
+
+    /// Counts so many bytes until nothing holds the chunk.
+    pub fn hold_as(&self, chunk: Bytes, memory: usize) -> Bytes {
+        self.0.fetch_add(memory, Ordering::Relaxed);
+        Bytes::from_owner(HeldChunk { chunk, memory, held: self.clone() })
     }
 
     /// Returns the memory of all chunks that are held now.
@@ -43,7 +50,7 @@ impl AsRef<[u8]> for HeldChunk {
 
 impl Drop for HeldChunk {
     fn drop(&mut self) {
-        self.held.0.fetch_sub(memory(&self.chunk), Ordering::Relaxed);
+        self.held.0.fetch_sub(self.memory, Ordering::Relaxed);
     }
 }
 

@@ -9,6 +9,7 @@ use super::{
     page::Page,
     selection::Run,
 };
+use crate::body::WHOLE_BYTES_MIN;
 
 /// An object where a page holds it. Its parsed parts are at hand; its bytes may be compressed.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +24,10 @@ pub struct Held<'a> {
 pub(super) struct PageReader<'a> {
     page: Option<&'a Page>,
     raw: Bytes,
+    /// The decompressed pages that runs refer to and that the replica does not keep, in bytes.
+    private: usize,
+    /// `true` if they include the current page.
+    is_counted: bool,
 }
 
 // === impl Held ===
@@ -65,13 +70,25 @@ impl<'a> PageReader<'a> {
     /// Returns the bytes of adjacent objects with separators between them; `open` keeps the one at
     /// the end.
     pub(super) fn run(&mut self, run: &Run<'a>, open: bool) -> Bytes {
-        self.page(run.page).slice(run.page.range_of_run(run.objects.clone(), open))
+        let text = self.page(run.page).slice(run.page.range_of_run(run.objects.clone(), open));
+        if !self.is_counted && text.len() >= WHOLE_BYTES_MIN {
+            self.is_counted = true;
+            self.private += self.raw.len();
+        }
+        text
+    }
+
+    /// Returns the memory of the runs that the replica does not share, in bytes.
+    pub(super) fn private(&self) -> usize {
+        self.private
     }
 
     fn page(&mut self, page: &'a Page) -> &Bytes {
         if !self.page.is_some_and(|last| std::ptr::eq(last, page)) {
             self.page = Some(page);
             self.raw = page.raw();
+            // The replica has no other reference to it.
+            self.is_counted = !self.raw.is_unique();
         }
         &self.raw
     }

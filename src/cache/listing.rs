@@ -121,9 +121,10 @@ impl<'a> Listing<'a> {
         gather.copy(&head);
         items.into_iter().for_each(|item| gather.add(item));
         gather.copy(&tail);
+        let private = gather.copied() + reader.private();
         let (chunks, bytes) = gather.finish();
         let (version, count) = (self.snapshot.version().clone(), self.selection.len());
-        Some(ListBody { version, chunks, count, bytes, alike_until: None })
+        Some(ListBody { version, chunks, count, bytes, private, alike_until: None })
     }
 
     fn body_of_items(&self) -> Option<ListBody> {
@@ -140,7 +141,7 @@ impl<'a> Listing<'a> {
         chunks.push_front(head.into());
         chunks.push_back(tail.into());
         let (version, count) = (self.snapshot.version().clone(), self.selection.len());
-        Some(ListBody { version, chunks, count, bytes, alike_until })
+        Some(ListBody { version, chunks, count, bytes, private: bytes, alike_until })
     }
 
     fn meta(&self) -> ListMeta<'_> {

@@ -24,6 +24,8 @@ pub struct ListBody {
     pub count: usize,
     /// The length of the body: its exact Content-Length.
     pub bytes: usize,
+    /// The memory that only this body holds, in bytes; it shares the rest with the replica.
+    pub private: usize,
     /// The moment until which the body stays the same; `None` if it does not change with time.
     pub alike_until: Option<Moment>,
 }
@@ -33,6 +35,8 @@ pub(super) struct Gather {
     chunks: VecDeque<Bytes>,
     open: Vec<u8>,
     bytes: usize,
+    /// The part of the bytes that was not copied.
+    referenced: usize,
 }
 
 /// The size at which a chunk is closed. With one more small piece its buffer is still below the size
@@ -74,7 +78,7 @@ impl Snapshot {
 
 impl Gather {
     pub(super) fn new() -> Self {
-        Self { chunks: VecDeque::new(), open: Vec::new(), bytes: 0 }
+        Self { chunks: VecDeque::new(), open: Vec::new(), bytes: 0, referenced: 0 }
     }
 
     pub(super) fn copy(&mut self, piece: &[u8]) {
@@ -98,6 +102,7 @@ impl Gather {
         }
         self.close();
         self.bytes += piece.len();
+        self.referenced += piece.len();
         self.chunks.push_back(piece);
     }
 
@@ -108,6 +113,11 @@ impl Gather {
             let next = Vec::with_capacity(if is_full { CHUNK_BYTES + WHOLE_BYTES_MIN } else { 0 });
             self.chunks.push_back(Bytes::from(std::mem::replace(&mut self.open, next)));
         }
+    }
+
+    /// Returns the number of bytes that were copied.
+    pub(super) fn copied(&self) -> usize {
+        self.bytes - self.referenced
     }
 
     pub(super) fn finish(mut self) -> (VecDeque<Bytes>, usize) {

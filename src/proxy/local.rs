@@ -198,7 +198,9 @@ impl Local {
     /// Keeps a plain body, if it is not large.
     async fn plain(&self, wanted: &Wanted<'_>, list: ListBody) -> Result<Chunks, NotMade> {
         let (chunks, most) = match wanted.representation {
-            Representation::Object => (list.chunks, PLAIN_BYTES_MAX),
+            Representation::Object => {
+                (self.made.hold_private(list.chunks, list.private)?, PLAIN_BYTES_MAX)
+            }
             Representation::Metadata(_) | Representation::Table(_) => {
                 (self.made.hold(list.chunks)?, PRINTED_BYTES_MAX)
             }

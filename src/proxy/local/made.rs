@@ -1,7 +1,8 @@
 //! The bytes of bodies that are made for responses, and why a body is not made.
 //!
 //! Objects are sent from the pages of a replica, which clients share. Compressed and printed bodies
-//! are made: as long as clients do not read them, each takes memory of its own.
+//! are made, small objects are copied, and pages may be decompressed for one response: as long as clients do not
+//! read these, each takes memory of its own.
 
 use std::collections::VecDeque;
 
@@ -48,6 +49,18 @@ impl MadeBytes {
     /// Counts the chunks of a printed body, if it fits.
     pub(super) fn hold(&self, chunks: VecDeque<Bytes>) -> Result<VecDeque<Bytes>, NotMade> {
         let chunks = chunks.into_iter().map(|chunk| self.held.hold(chunk)).collect();
+        self.fit()?;
+        Ok(chunks)
+    }
+
+    /// Counts the memory that only this body holds until its last chunk is sent, if it fits.
+    pub(super) fn hold_private(
+        &self,
+        mut chunks: VecDeque<Bytes>,
+        private: usize,
+    ) -> Result<VecDeque<Bytes>, NotMade> {
+        let last = chunks.pop_back();
+        chunks.extend(last.map(|last| self.held.hold_as(last, private)));
         self.fit()?;
         Ok(chunks)
     }
