@@ -73,7 +73,7 @@ struct Shared {
 struct Table {
     accounts: HashMap<Shape, Arc<Account>>,
     client_groups: HashMap<u64, Arc<ClientGroup>>,
-    swept_at: u32,
+    swept_at: u64,
     /// The counts of closed accounts.
     given_up: Counts,
     /// The estimated number of shapes without an account.
@@ -138,8 +138,8 @@ pub const ACCOUNTS_MAX: usize = 4096;
 /// The maximum number of stored arrivals of all accounts, beyond a few of each.
 const ARRIVALS_MAX: usize = 256 * 1024;
 
-/// The number of new requests between two sweeps of unused accounts.
-const SWEEP_EVERY: u32 = 10_000;
+/// The minimum time in milliseconds between two sweeps of idle accounts.
+const SWEEP_EVERY: u64 = 10_000;
 
 /// The idle time in milliseconds that an account may have per request.
 const REST_PER_REQUEST: u64 = 60_000;
@@ -242,7 +242,7 @@ impl Insight {
         self.table().accounts.len()
     }
 
-    fn account(&self, shape: Shape, now: u32) -> Arc<Account> {
+    fn account(&self, shape: Shape, now: u64) -> Arc<Account> {
         let mut table = self.table();
         if let Some(account) = table.accounts.get(&shape) {
             return account.clone();
@@ -295,8 +295,8 @@ impl Insight {
     }
 
     /// Returns the milliseconds since counting began.
-    fn millis(&self, at: Instant) -> u32 {
-        at.saturating_duration_since(self.0.started).as_millis() as u32
+    fn millis(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.0.started).as_millis() as u64
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -308,7 +308,7 @@ impl Insight {
 
 impl Table {
     /// Closes accounts whose idle time exceeds their allowance.
-    fn sweep(&mut self, shared: &Shared, now: u32) {
+    fn sweep(&mut self, shared: &Shared, now: u64) {
         if now.saturating_sub(self.swept_at) < SWEEP_EVERY {
             return;
         }
@@ -316,7 +316,7 @@ impl Table {
         let (given_up, unlisted) = (&mut self.given_up, &mut self.unlisted);
         self.accounts.retain(|shape, account| {
             let (requests, last) = account.usage();
-            let rest = u64::from(now.saturating_sub(last));
+            let rest = now.saturating_sub(last);
             if rest <= REST_PER_REQUEST.saturating_mul(requests.max(1)) {
                 return true;
             }

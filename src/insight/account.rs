@@ -103,7 +103,7 @@ pub struct AccountPlace {
     /// The hash of the requested version.
     pub version: Option<u64>,
     /// Milliseconds since counting began.
-    pub at: u32,
+    pub at: u64,
 }
 
 /// The facts of an account.
@@ -112,9 +112,9 @@ pub struct Tally {
     /// The sums.
     pub counts: Counts,
     /// The time of the first request, in milliseconds since counting began.
-    pub first: u32,
+    pub first: u64,
     /// The time of the last request.
-    pub last: u32,
+    pub last: u64,
     /// The distinct connections.
     pub clients: Sketch,
     /// The distinct objects or selections.
@@ -131,7 +131,7 @@ pub struct Tally {
 /// The requests of this minute and the last.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
-    minute: u32,
+    minute: u64,
     now: u32,
     before: u32,
 }
@@ -142,13 +142,13 @@ const ARRIVALS_MAX: usize = 384;
 /// values, because one round may be longer or shorter than the last. Older ones are dropped.
 const GAPS_MAX: usize = 128;
 
-const MINUTE: u32 = 60_000;
+const MINUTE: u64 = 60_000;
 
 // === impl Account ===
 
 impl Account {
     /// Returns an account of these requests.
-    pub fn new(shape: Shape, client_group: Arc<ClientGroup>, at: u32) -> Self {
+    pub fn new(shape: Shape, client_group: Arc<ClientGroup>, at: u64) -> Self {
         let tally = Mutex::new(Tally::new(at));
         Self { shape, client_group, tally, closed: AtomicBool::new(false) }
     }
@@ -168,7 +168,7 @@ impl Account {
     }
 
     /// Returns the number of requests and the time of the last one.
-    pub fn usage(&self) -> (u64, u32) {
+    pub fn usage(&self) -> (u64, u64) {
         let tally = self.tally();
         (tally.counts.requests, tally.last)
     }
@@ -222,10 +222,19 @@ pub enum Changed {
 
 const EXPIRED: u16 = 410;
 
+// === impl AccountPlace ===
+
+impl AccountPlace {
+    /// Returns the time as arrivals store it. It wraps after seven weeks.
+    fn wrapped_at(self) -> u32 {
+        self.at as u32
+    }
+}
+
 // === impl Tally ===
 
 impl Tally {
-    fn new(at: u32) -> Self {
+    fn new(at: u64) -> Self {
         Self {
             counts: Counts::default(),
             first: at,
@@ -241,7 +250,7 @@ impl Tally {
     }
 
     /// Returns the recent requests per second.
-    pub fn rate(&self, now: u32) -> f64 {
+    pub fn rate(&self, now: u64) -> f64 {
         self.rate.per_second(now, self.first)
     }
 
@@ -258,7 +267,7 @@ impl Tally {
         self.clients.add(place.client);
         self.values.add(place.value);
         let (value, client) = ((place.value >> 48) as u16, (place.client >> 48) as u16);
-        self.arrivals.push(Arrival { at: place.at, value, client }, budget);
+        self.arrivals.push(Arrival { at: place.wrapped_at(), value, client }, budget);
         self.collection = self.collection.max(record.collection.unwrap_or_default());
         self.counts.add_record(record, self.work(shape, lists));
         if shape.verb == Verb::Watch {
@@ -285,7 +294,8 @@ impl Tally {
 
     /// Counts facts that need a comparison with the last request for the same value.
     fn follow(&mut self, place: AccountPlace, record: &Record, budget: &Budget) {
-        let (gap, followed) = match self.followed.came(place.value, place.at) {
+        let at = place.wrapped_at();
+        let (gap, followed) = match self.followed.came(place.value, at) {
             Followed::Again(gap, followed) => (Some(gap), followed),
             Followed::First(followed) => (None, followed),
             Followed::NotSampled => return,
@@ -296,13 +306,13 @@ impl Tally {
         let client = (place.client >> 48) as u16;
         if let Some(not_before) = followed.not_before.take()
             && followed.retry_client == client
-            && (not_before.wrapping_sub(place.at) as i32) > 0
+            && (not_before.wrapping_sub(at) as i32) > 0
         {
             self.counts.came_early += 1;
         }
         if let Some(wait) = record.retry_after {
             let wait = wait.saturating_sub(TOLERANCE).as_millis() as u32;
-            let answered = place.at.wrapping_add(record.took.as_millis() as u32);
+            let answered = at.wrapping_add(record.took.as_millis() as u32);
             followed.not_before = Some(answered.wrapping_add(wait));
             followed.retry_client = client;
         }
@@ -336,12 +346,12 @@ impl Answer {
 // === impl Rate ===
 
 impl Rate {
-    fn count(&mut self, at: u32) {
+    fn count(&mut self, at: u64) {
         self.turn(at / MINUTE);
         self.now += 1;
     }
 
-    fn turn(&mut self, minute: u32) {
+    fn turn(&mut self, minute: u64) {
         let passed = minute.saturating_sub(self.minute);
         if passed > 0 {
             self.before = if passed == 1 { self.now } else { 0 };
@@ -351,10 +361,10 @@ impl Rate {
 
     /// Returns the rate over this minute and the remaining part of the last. At the start it covers
     /// less time.
-    fn per_second(mut self, now: u32, first: u32) -> f64 {
+    fn per_second(mut self, now: u64, first: u64) -> f64 {
         self.turn(now / MINUTE);
-        let age = f64::from(now.saturating_sub(first)) / 1000.0;
-        let into = f64::from(now % MINUTE) / f64::from(MINUTE);
+        let age = now.saturating_sub(first) as f64 / 1000.0;
+        let into = (now % MINUTE) as f64 / MINUTE as f64;
         if age < 60.0 {
             return f64::from(self.now + self.before) / age.max(1.0);
         }
@@ -376,5 +386,16 @@ mod tests {
         let mut young = Rate::default();
         (0..10).for_each(|second| young.count(second * 1000));
         assert!((young.per_second(10_000, 0) - 1.0).abs() < 0.05);
+    }
+
+    #[test]
+    fn the_rate_stays_right_after_seven_weeks() {
+        let wrap = u64::from(u32::MAX) - 1000;
+        let mut rate = Rate::default();
+        (0..=600).for_each(|second| rate.count(wrap - 600_000 + second * 1000));
+        assert!((rate.per_second(wrap, 0) - 1.0).abs() < 0.05);
+        (1..=600).for_each(|second| rate.count(wrap + second * 1000));
+        assert!((rate.per_second(wrap + 600_000, 0) - 1.0).abs() < 0.05);
+        assert!(rate.per_second(wrap + 800_000, 0).abs() < f64::EPSILON);
     }
 }

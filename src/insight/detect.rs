@@ -173,7 +173,7 @@ impl Facts {
 
     /// Returns the time between the first and last request.
     fn seen_seconds(&self) -> f64 {
-        f64::from(self.tally.last.saturating_sub(self.tally.first)) / 1000.0
+        self.tally.last.saturating_sub(self.tally.first) as f64 / 1000.0
     }
 }
 

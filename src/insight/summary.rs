@@ -103,7 +103,7 @@ impl Crowd {
     }
 }
 
-fn poll(facts: &Facts, patterns: &[Pattern], now: u32) -> Poll {
+fn poll(facts: &Facts, patterns: &[Pattern], now: u64) -> Poll {
     let Facts { shape, tally, period, .. } = facts;
     let counts = &tally.counts;
     let [cache, coalesced, upstream, proxy, client_closed] = counts.answers;
@@ -141,7 +141,7 @@ fn clients(tally: &Tally) -> u64 {
 }
 
 /// Returns the risk by the load on the apiserver, or by the load without Listless.
-fn risk(tally: &Tally, patterns: &[Pattern], now: u32) -> &'static str {
+fn risk(tally: &Tally, patterns: &[Pattern], now: u64) -> &'static str {
     let each = tally.counts.cost.0 / 1e6 / tally.counts.requests.max(1) as f64;
     match each * tally.rate(now) {
         cores if cores >= HIGH_CORES => "high",

@@ -14,6 +14,9 @@ struct Setup {
     start: Instant,
 }
 
+/// The milliseconds that no longer fit into 32 bits.
+const SEVEN_WEEKS: u64 = 1 << 32;
+
 fn setup() -> Setup {
     let start = Instant::now();
     Setup { insight: Insight::new(Metrics::new(), start), start }
@@ -170,6 +173,32 @@ fn a_closed_account_is_opened_again() {
     let report = setup.report(7200.0);
     assert!(told(&report));
     assert_eq!(report.totals.requests, ACCOUNTS_MAX as u64 + 3);
+}
+
+#[test]
+fn idle_accounts_make_room_after_seven_weeks() {
+    let setup = setup();
+    let before = setup.start + Duration::from_millis(SEVEN_WEEKS - 1000);
+    for number in 0..=ACCOUNTS_MAX {
+        setup.ask("/api/v1/pods", &agent(&format!("agent-{number}")), record(before));
+    }
+    assert_eq!(setup.insight.accounts(), ACCOUNTS_MAX);
+    let after = before + Duration::from_secs(3600);
+    setup.ask("/api/v1/pods", &agent("shop"), record(after));
+    assert_eq!(setup.insight.accounts(), 1, "all others were idle for an hour");
+}
+
+#[test]
+fn the_reported_rate_is_right_after_seven_weeks() {
+    let setup = setup();
+    let headers = agent("shop");
+    let at =
+        |second: u64| setup.start + Duration::from_millis(SEVEN_WEEKS - 300_000 + second * 1000);
+    (0..600).for_each(|second| setup.ask("/api/v1/pods", &headers, record(at(second))));
+    let report = setup.insight.report("enforce", at(600));
+    let rate = report.polls[0].rate_per_second;
+    assert!((rate - 1.0).abs() < 0.05, "{rate}");
+    assert!((report.polls[0].period_seconds.unwrap() - 1.0).abs() < 0.05);
 }
 
 #[test]

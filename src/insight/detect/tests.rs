@@ -184,6 +184,22 @@ fn a_resync_with_its_reads_and_writes_is_one_storm() {
 }
 
 #[test]
+fn the_rounds_of_a_storm_are_counted_after_seven_weeks() {
+    let mut scene = Scene::new();
+    // The milliseconds exceed 32 bits between the second and the third round.
+    let start = 4_294_967.0 - 40.0;
+    for round in 0..4 {
+        for object in 0..20 {
+            scene.at(start + 30.0 * f64::from(round) + 0.004 * f64::from(object));
+            scene.get(MANAGER, &format!("/api/v1/namespaces/a/configmaps/web-{object}"));
+        }
+    }
+    let report = scene.report();
+    let storm = report.findings.iter().find(|finding| finding.id == "resync-storm").unwrap();
+    assert!(storm.evidence.ends_with("in each of 4 rounds"), "{}", storm.evidence);
+}
+
+#[test]
 fn agents_on_fifty_nodes_are_many_processes_and_no_storm() {
     for connections in [50, 1] {
         let mut scene = Scene::new();
