@@ -6,14 +6,16 @@
 
 use std::{
     ffi::OsString,
-    fs::{self, File, OpenOptions},
-    io::{self, Read, Write},
+    fs::{self, OpenOptions},
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::Serialize;
 use serde_json::{Value, json};
+
+use crate::upstream::identity::{KUBECONFIG_MARK, Writer, writer_of};
 
 /// The content of the file.
 #[derive(Clone, Copy)]
@@ -66,10 +68,6 @@ pub enum KubeconfigError {
     },
 }
 
-/// The first line of every file that Listless writes.
-const MARK: &str = "# Written by listless; replaced whenever it starts.";
-/// The start of that line in every version.
-const MARK_BEGIN: &str = "# Written by listless";
 /// The name of the cluster and the user in the file.
 const NAME: &str = "listless";
 
@@ -146,17 +144,14 @@ fn write(document: &impl Serialize, file: &Path) -> Result<(), KubeconfigError> 
         fs::create_dir_all(directory).map_err(unwritable)?;
     }
     let yaml = yaml(document).map_err(|error| unwritable(io::Error::other(error)))?;
-    replace(file, format!("{MARK}\n{yaml}").as_bytes()).map_err(unwritable)
+    let text = format!("{KUBECONFIG_MARK}; replaced whenever it starts.\n{yaml}");
+    replace(file, text.as_bytes()).map_err(unwritable)
 }
 
 fn refuse_foreign(file: &Path) -> Result<(), KubeconfigError> {
-    let mut begin = Vec::new();
-    let read = File::open(file)
-        .and_then(|open| open.take(MARK_BEGIN.len() as u64).read_to_end(&mut begin));
-    match read {
-        Ok(_) if begin.is_empty() || begin == MARK_BEGIN.as_bytes() => Ok(()),
-        Ok(_) => Err(KubeconfigError::NotOurs(file.to_owned())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+    match writer_of(file) {
+        Ok(Writer::Listless | Writer::Nobody) => Ok(()),
+        Ok(Writer::Other) => Err(KubeconfigError::NotOurs(file.to_owned())),
         Err(source) => Err(KubeconfigError::Unwritable { file: file.to_owned(), source }),
     }
 }

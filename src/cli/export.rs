@@ -81,8 +81,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             let mut paths = quoted(&file);
             if arguments.beside_source {
                 let source = arguments.source.kubeconfig.as_deref();
-                for path in identity::places(source).iter().filter(|path| **path != file) {
-                    paths += &format!(":{}", quoted(path));
+                for path in identity::places(source)? {
+                    paths += &format!(":{}", quoted(&path));
                 }
             }
             format!("export KUBECONFIG={paths}\n")
@@ -134,8 +134,10 @@ fn behind_proxy(
     Ok(leads)
 }
 
+/// Returns the kubeconfig with the mark, so that Listless does not take it for the cluster's.
 fn as_yaml(kubeconfig: &Kubeconfig) -> anyhow::Result<String> {
-    yaml(kubeconfig).context("cannot serialize the kubeconfig")
+    let text = yaml(kubeconfig).context("cannot serialize the kubeconfig")?;
+    Ok(format!("{} kubeconfig.\n{text}", identity::KUBECONFIG_MARK))
 }
 
 /// Quotes a path as one word of a shell. The path becomes absolute, so that it names the same file

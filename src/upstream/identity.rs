@@ -9,6 +9,7 @@ mod fault;
 mod flight;
 mod follow;
 mod kubeconfig;
+mod mark;
 mod proxy;
 mod redirect;
 
@@ -32,6 +33,7 @@ pub(super) use self::credentials::{Credentials, Refreshed};
 pub use self::{
     follow::{Followed, Turn},
     kubeconfig::places,
+    mark::{KUBECONFIG_MARK, Writer, writer_of},
     redirect::{has_only_certificate, proxied, redirected},
 };
 use super::{
@@ -98,6 +100,12 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// The kubeconfig leads to Listless instead of the apiserver.
+    #[error(
+        "kubeconfig {} was written by listless and leads to Listless itself; pass the kubeconfig of the cluster to --kubeconfig",
+        .0.display()
+    )]
+    OwnKubeconfig(PathBuf),
     /// No context was named and the kubeconfig has no current one.
     #[error(
         "kubeconfig {files} has no current-context and {available}; pass --context or set one with kubectl config use-context"
@@ -162,6 +170,7 @@ pub enum Error {
 }
 
 /// Reads a kubeconfig: the file at `path`, or those that `KUBECONFIG` names, or the user's own.
+/// Files in `KUBECONFIG` that Listless wrote are left out; such a file at `path` is an error.
 pub async fn from_kubeconfig(path: Option<&Path>, context: Option<&str>) -> Result<Access, Error> {
     let files = kubeconfig::files(path);
     let kubeconfig = kubeconfig::read(path, &files)?;

@@ -59,7 +59,7 @@ struct Meaning {
 impl Followed {
     /// Notes the current meaning of the files; `path` and `asked` are as for reading them.
     pub fn begin(path: Option<&Path>, asked: Option<&str>) -> Result<Self, Error> {
-        let files = places(path);
+        let files = places(path)?;
         let stamps = stamps(&files);
         let (path, asked) = (path.map(Path::to_owned), asked.map(str::to_owned));
         let served = Meaning::read(path.as_deref(), asked.as_deref())?;

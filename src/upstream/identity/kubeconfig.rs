@@ -7,14 +7,14 @@ use std::{
 
 use kube::config::{Kubeconfig, KubeconfigError};
 
-use super::{Error, fault};
+use super::{Error, fault, mark};
 use crate::api::url;
 
 /// Reads a file, or merges those that `KUBECONFIG` names: as kubectl does, without missing ones,
-/// unless all are.
+/// unless all are. Files that Listless wrote are not read.
 pub(super) fn read(path: Option<&Path>, files: &str) -> Result<Kubeconfig, Error> {
     let (mut merged, mut missing) = (None::<Kubeconfig>, None);
-    for file in places(path).into_iter().filter(|file| !file.as_os_str().is_empty()) {
+    for file in places(path)? {
         let unreadable = |error| unreadable(&file.display().to_string(), error);
         match Kubeconfig::read_from(&file) {
             Err(KubeconfigError::ReadConfig(error, _))
@@ -42,7 +42,8 @@ pub(super) fn read(path: Option<&Path>, files: &str) -> Result<Kubeconfig, Error
             };
             Err(Error::NoKubeconfig { file, advice, source })
         }
-        (None, None) => Kubeconfig::read().map_err(|error| unreadable(files, error)),
+        // There is no home directory.
+        (None, None) => Err(unreadable(files, KubeconfigError::FindPath)),
     }
 }
 
@@ -57,19 +58,27 @@ pub(super) fn unreadable(files: &str, error: KubeconfigError) -> Error {
     }
 }
 
-/// Returns the files that a kubeconfig is read from.
-pub fn places(path: Option<&Path>) -> Vec<PathBuf> {
-    if let Some(path) = path {
-        return vec![path.to_owned()];
-    }
-    match named() {
-        Some(files) => std::env::split_paths(&files).collect(),
-        None => std::env::home_dir().map(|home| home.join(".kube/config")).into_iter().collect(),
+/// Returns the files that a kubeconfig is read from. Files that Listless wrote are not among them,
+/// because Listless would be its own apiserver.
+pub fn places(path: Option<&Path>) -> Result<Vec<PathBuf>, Error> {
+    let file = match (path, named()) {
+        (Some(path), _) => Some(path.to_owned()),
+        (None, Some(files)) => return Ok(std::env::split_paths(&files).collect()),
+        (None, None) => std::env::home_dir().map(|home| home.join(".kube/config")),
+    };
+    match file {
+        Some(file) if mark::is_ours(&file) => Err(Error::OwnKubeconfig(file)),
+        file => Ok(file.into_iter().collect()),
     }
 }
 
+/// Returns the list in `KUBECONFIG` without files that Listless wrote; `None` if no file is left.
 fn named() -> Option<OsString> {
-    std::env::var_os("KUBECONFIG").filter(|files| !files.is_empty())
+    let files = std::env::var_os("KUBECONFIG")?;
+    let others = std::env::split_paths(&files)
+        .filter(|file| !file.as_os_str().is_empty() && !mark::is_ours(file));
+    // A part of a split list can always be joined again.
+    std::env::join_paths(others).ok().filter(|files| !files.is_empty())
 }
 
 pub(super) fn files(path: Option<&Path>) -> String {

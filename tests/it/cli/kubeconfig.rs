@@ -21,6 +21,7 @@ const LINES_MAX: usize = 1000;
 struct Local {
     child: Child,
     lines: Receiver<String>,
+    ready_line: String,
     directory: PathBuf,
 }
 
@@ -28,14 +29,30 @@ struct Local {
 
 impl Local {
     fn start(directory: &Path, flags: &[&str]) -> Self {
+        let mut command = Self::command(directory);
+        command.arg("--kubeconfig").arg(directory.join("source")).args(flags);
+        Self::run(directory, command)
+    }
+
+    /// Starts it in a shell with this `KUBECONFIG`, whose home is the directory.
+    fn start_with(directory: &Path, kubeconfig: &str) -> Self {
+        let mut command = Self::command(directory);
+        command.env("KUBECONFIG", kubeconfig).env("HOME", directory);
+        Self::run(directory, command)
+    }
+
+    fn command(directory: &Path) -> Command {
         let mut command = Command::new(LISTLESS);
-        command.args(["--log", "info", "local"]).args(flags);
-        command.arg("--kubeconfig").arg(directory.join("source"));
-        command.arg("--write-kubeconfig").arg(directory.join("written"));
+        command.args(["--log", "info", "local", "--write-kubeconfig"]);
+        command.arg(directory.join("written"));
         for flag in ["--listen", "--admin", "--health"] {
             command.args([flag, "127.0.0.1:0"]);
         }
         command.env_remove("LISTLESS_LOG").stdin(Stdio::null());
+        command
+    }
+
+    fn run(directory: &Path, mut command: Command) -> Self {
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
         let (sender, lines) = sync_channel(LINES_MAX);
@@ -51,8 +68,9 @@ impl Local {
                 }
             });
         }
-        let local = Self { child, lines, directory: directory.to_owned() };
-        local.until("listless: serving ");
+        let (ready_line, directory) = (String::new(), directory.to_owned());
+        let mut local = Self { child, lines, ready_line, directory };
+        local.ready_line = local.until("listless: serving ");
         local
     }
 
@@ -157,6 +175,64 @@ fn kubeconfig_as_yaml_has_the_local_server_or_a_proxy_url() {
     local.end();
 }
 
+/// The shell's profile evaluates `listless kubeconfig`, so `KUBECONFIG` names the written file.
+#[test]
+fn local_never_takes_a_kubeconfig_of_its_own_for_that_of_the_cluster() {
+    let directory = directory();
+    let home = directory.path();
+    let [written, source, own] = ["written", "source", ".kube/config"].map(|name| home.join(name));
+    fs::create_dir(home.join(".kube")).expect("a directory");
+    fs::write(&own, two_contexts("staging")).expect("written");
+    Local::start(home, &[]).end();
+    let beside = format!("{}:{}", written.display(), source.display());
+    let serves = |kubeconfig: &str, context: &str, files: &str| {
+        let local = Local::start_with(home, kubeconfig);
+        let expected = format!("serving context {context:?} of kubeconfig {files}");
+        assert!(local.ready_line.contains(&expected), "{}", local.ready_line);
+        local
+    };
+    serves(&beside, "prod", &source.display().to_string()).end();
+
+    let alone = written.to_str().expect("text");
+    let local = serves(alone, "staging", "~/.kube/config");
+    let shell = |arguments: &[&str]| {
+        let mut command = Command::new(LISTLESS);
+        command.args(["kubeconfig", "--written", alone]).args(arguments);
+        let output = command.env("KUBECONFIG", alone).env("HOME", home).output();
+        let output = output.expect("the binary runs");
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout).to_owned()
+    };
+    let expected = format!("export KUBECONFIG={alone}:{}\n", own.display());
+    assert_eq!(shell(&["--beside-source"]), expected);
+    let printed = [shell(&["--proxy-url"]), shell(&["-o", "yaml"])];
+    let proxied: serde_json::Value = serde_saphyr::from_str(&printed[0]).expect("a kubeconfig");
+    assert_eq!(proxied["clusters"][0]["cluster"]["server"], "http://127.0.0.1:1", "the source's");
+    local.end();
+
+    for content in printed {
+        let file = home.join("printed");
+        fs::write(&file, content).expect("written");
+        serves(file.to_str().expect("text"), "staging", "~/.kube/config").end();
+    }
+}
+
+#[test]
+fn a_kubeconfig_that_listless_wrote_is_refused_as_the_clusters() {
+    let directory = directory();
+    Local::start(directory.path(), &[]).end();
+    let written = directory.path().join("written");
+    let mut command = Local::command(directory.path());
+    let output = command.arg("--kubeconfig").arg(&written).output().expect("the binary runs");
+    let expected = format!(
+        "listless: kubeconfig {} was written by listless and leads to Listless itself; pass the \
+         kubeconfig of the cluster to --kubeconfig\n",
+        written.display()
+    );
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains(&expected), "{}", text(&output.stderr));
+}
+
 #[test]
 fn with_a_state_directory_clients_stay_known_and_trusted() {
     let directory = directory();
@@ -223,9 +299,13 @@ fn a_signal_during_a_switch_of_the_context_cuts_nothing_off() {
     };
     source("prod");
     let mut local = Local::start(directory.path(), &["--follow-context"]);
-    let written = directory.path().join("written");
+    // With the first line, `check` refuses the file, because it leads to Listless.
+    let written = local.written();
+    let (_, unmarked) = written.split_once('\n').expect("lines");
+    let client = directory.path().join("client");
+    fs::write(&client, unmarked).expect("written");
     let mut check = Command::new(LISTLESS);
-    check.arg("check").arg("--kubeconfig").arg(&written).stdout(Stdio::null());
+    check.arg("check").arg("--kubeconfig").arg(&client).stdout(Stdio::null());
     let mut check = check.stderr(Stdio::null()).spawn().expect("the binary runs");
     std::thread::sleep(Duration::from_secs(2));
     source("staging");

@@ -105,7 +105,6 @@ const READERS: &[(&str, &str, &str)] = &[
     ("tls", "files", "certificates and keys"),
     ("mirror", "files", "a service account's directory and its copy"),
     ("audit", "files", "the file it writes"),
-    ("app::kubeconfig", "files", "the kubeconfig it writes"),
     ("cli::inject", "files", "the manifests it changes"),
     ("demo::processor", "files", "processor time of its own threads"),
     ("metrics::process", "files", "what the kernel says of this process"),

@@ -79,7 +79,6 @@ fn an_unused_exception_is_found() {
         "tls",
         "mirror",
         "audit",
-        "app/kubeconfig",
         "app/options",
         "cli",
         "cli/inject",
