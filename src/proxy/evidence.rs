@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::{
-    api::{GroupResource, query::Query, version::ResourceVersion},
+    api::{GroupResource, ObjectKey, query::Query, version::ResourceVersion},
     cache::{
         Cache, Lookup, View, digest::Digest, history::Change, object::Object, selection::selects,
         store::Snapshot,
@@ -66,16 +66,22 @@ pub(super) fn weigh(cache: &Cache, session: &SharedSession, query: &Query, looku
         session.clear(&doubt, held.query, finding.evidence);
     }
     for key in unseen {
-        let objects = views.iter().filter_map(|view| view.snapshot.as_ref()?.object(&key));
-        if let Some(object) = objects.max_by_key(|object| object.version().clone())
-            && !selects(query, &object)
-        {
-            session.exclude(query, &key, object.version());
+        if let Some(version) = unselected(query, &key, &views) {
+            session.exclude(query, &key, &version);
         }
     }
     if is_crowded {
         prune(&mut session, &resource, &views);
     }
+}
+
+/// Returns the version of an object in the newest replica that holds it, if the query does not
+/// select the object. Objects of the other API group of events have other fields.
+fn unselected(query: &Query, key: &ObjectKey, views: &[View]) -> Option<ResourceVersion> {
+    let alike = views.iter().filter(|view| view.replica.query().resource == query.resource);
+    let objects = alike.filter_map(|view| view.snapshot.as_ref()?.object(key));
+    let newest = objects.max_by_key(|object| object.version().clone())?;
+    (!selects(query, &newest)).then(|| newest.version().clone())
 }
 
 /// Removes from the session everything that all replicas of the resource, passed as `views`, have
@@ -146,9 +152,13 @@ fn examine(doubt: &Doubt, held: Held<'_>, views: &[View]) -> Option<Finding> {
     })
 }
 
-/// Examines a doubt by the events of a replica that holds the shown collection.
+/// Examines a doubt by the events of a replica that holds the shown collection. Objects of the
+/// other API group of events have other fields.
 fn by_sibling(doubt: &Doubt, held: Held<'_>, view: &View) -> Option<Finding> {
     let of = doubt.of.as_ref().filter(|of| view.replica.query().covers(of))?;
+    if of.resource != held.query.resource && !held.query.fields.is_everything() {
+        return None;
+    }
     let history = view.replica.history();
     let (mut last, mut entered) = (None, Vec::new());
     for event in history.within(&doubt.after, &doubt.until).ok()? {
@@ -205,7 +215,11 @@ mod tests {
 
     use super::*;
     use crate::{
-        api::{GroupVersionResource, ObjectKey, Scope, form::Form, selector::LabelSelector},
+        api::{
+            GroupVersionResource, Scope,
+            form::Form,
+            selector::{FieldSelector, LabelSelector},
+        },
         cache::{
             history::{Bounds, Event, History},
             testing::{pods, view},
@@ -225,8 +239,12 @@ mod tests {
 
     /// A replica that had an empty list at 45, and these events of one pod.
     fn served_view(labels: &str, events: &[(u64, Change, &'static str)]) -> View {
+        served(query(labels), events)
+    }
+
+    fn served(query: Query, events: &[(u64, Change, &'static str)]) -> View {
         let now = Instant::now();
-        let view = view(query(labels), None, now);
+        let view = view(query, None, now);
         let (events_max, bytes_max, age_max) = (100, 100_000, Duration::from_secs(60));
         let mut history = History::new(Bounds { events_max, bytes_max, age_max });
         history.reset(version(45));
@@ -305,5 +323,37 @@ mod tests {
             by_content(&doubt, held, &mut (COMPARED_MAX + 1)).is_none(),
             "too much for one read"
         );
+    }
+
+    /// Reads of one API group of events by a field that the objects of the other one lack.
+    #[test]
+    fn the_other_group_of_events_is_no_evidence_about_fields() {
+        let of = |group: &str, fields: &str| {
+            let fields = FieldSelector::parse(fields).expect("a selector");
+            let resource = GroupVersionResource::new(group, "v1", "events");
+            let scope = Scope::Namespace("shop".into());
+            Query { fields, ..Query::all(resource, scope) }
+        };
+        let (new, all) = (of("events.k8s.io", ""), of("", ""));
+        let core = of("", "involvedObject.name=p");
+        let key = ObjectKey::new(Some("shop"), "x");
+        let state = || Some(pods(50, &[("shop", "x", "1", 50, "web")]));
+        let excluded = |replica: &Query| {
+            unselected(&core, &key, &[view(replica.clone(), state(), Instant::now())])
+        };
+        assert_eq!(excluded(&new), None);
+        assert_eq!(excluded(&all), Some(version(50)));
+
+        let (after, until) = (version(45), version(50));
+        let (of, origin, at) = (Some(new.clone()), Origin::Replica(Form::Json), after.clone());
+        let doubt = Doubt { of, origin, at, after, until, digest: None };
+        let snapshot = pods(45, &[]);
+        let views = [served(new, &[(48, Change::Added, "web")])];
+        let by = |query: &Query| {
+            let finding = examine(&doubt, Held { query, snapshot: &snapshot }, &views);
+            finding.map(|finding| finding.evidence)
+        };
+        assert_eq!(by(&core), None);
+        assert_eq!(by(&all), Some(Evidence::From(Some(version(48)))));
     }
 }

@@ -7,6 +7,7 @@
 //! the content is known to be equal. Every limit here favours the apiserver: state that does not
 //! fit becomes stricter.
 
+mod bounds;
 mod facts;
 mod inheritance;
 mod record;
@@ -28,11 +29,16 @@ pub use verdict::{Floor, Held, Imminence, Verdict};
 /// The state of one session (S-CONS-45).
 #[derive(Clone, Debug, Default)]
 pub struct Session {
-    records: HashMap<GroupResource, Record>,
+    records: HashMap<GroupResource, Arc<Record>>,
+    /// The inherited demands, which bind resources without an own record.
+    past: Option<Arc<Self>>,
     /// `true` if something was seen or written, beyond inherited state.
     lived: bool,
-    /// The last time at which a write's outcome was lost before anything else was seen or written.
+    /// The last time at which facts about unnamed resources were lost: resources without a record
+    /// are barred until a later consistent read.
     lost_at: Option<Instant>,
+    /// `true` if versions that were shown are lost, too.
+    forgot: bool,
     /// `true` if there were more group-resources than fit: those without a record are barred.
     overflowed: bool,
     /// `true` if the client may have seen any resource before the session began.
@@ -52,17 +58,23 @@ impl Session {
     /// Decides whether a replica that covers `query` may answer it at the level `session`
     /// (S-CONS-32).
     pub fn judge(&self, query: &Query, held: Held<'_>, now: Instant) -> Verdict {
-        match self.record(query) {
-            Some(record) => record.judge(query, held, now),
-            None if self.overflowed || self.lost_at.is_some() => Verdict::Barred,
-            None => Verdict::Satisfied,
+        match (self.own_record(query), &self.past) {
+            (Some(record), _) => record.judge(query, held, now),
+            (None, _) if self.overflowed || self.lost_at.is_some() => Verdict::Barred,
+            (None, Some(past)) => past.judge(query, held, now),
+            (None, None) => Verdict::Satisfied,
         }
     }
 
     /// Decides like [`Session::judge`], for reads that only must not go back: resourceVersion=0 or
     /// N, and the level `any`.
     pub fn judge_monotonic(&self, query: &Query, held: Held<'_>, now: Instant) -> Verdict {
-        self.record(query).map_or(Verdict::Satisfied, |record| record.judge_shown(query, held, now))
+        match (self.own_record(query), &self.past) {
+            (Some(record), _) => record.judge_shown(query, held, now),
+            (None, _) if self.overflowed || self.forgot => Verdict::Barred,
+            (None, Some(past)) => past.judge_monotonic(query, held, now),
+            (None, None) => Verdict::Satisfied,
+        }
     }
 
     /// Returns the version for a list of `query` from the replica, if it is higher than the
@@ -85,14 +97,14 @@ impl Session {
 
     /// Clears a doubt: the replica shows everything that it is about.
     pub fn clear(&mut self, doubt: &Doubt, replica: &Query, evidence: Evidence) {
-        if let Some(record) = self.records.get_mut(&replica.resource.group_resource()) {
+        if let Some(record) = self.record_mut(&replica.resource.group_resource()) {
             record.clear(doubt, replica, evidence);
         }
     }
 
     /// Notes that `query` does not select the object at this version.
     pub fn exclude(&mut self, query: &Query, key: &ObjectKey, at: &ResourceVersion) {
-        if let Some(record) = self.records.get_mut(&query.resource.group_resource()) {
+        if let Some(record) = self.own_record_mut(&query.resource.group_resource()) {
             record.exclude(key, at, query);
         }
     }
@@ -105,13 +117,13 @@ impl Session {
 
     /// Returns the floor of a forwarded read of `query`.
     pub fn floor(&self, query: &Query) -> Floor {
-        match self.record(query) {
-            Some(record) if self.past_unknown && !record.has_consistent => Floor::Consistent,
-            Some(record) => record.floor(query),
-            None if self.overflowed || self.past_unknown || self.lost_at.is_some() => {
-                Floor::Consistent
-            }
-            None => Floor::Unknown,
+        match (self.own_record(query), &self.past) {
+            (Some(record), _) if self.past_unknown && !record.has_consistent => Floor::Consistent,
+            (Some(record), _) => record.floor(query),
+            (None, _) if self.overflowed || self.lost_at.is_some() => Floor::Consistent,
+            (None, Some(past)) => past.floor(query),
+            (None, None) if self.past_unknown => Floor::Consistent,
+            (None, None) => Floor::Unknown,
         }
     }
 
@@ -123,7 +135,7 @@ impl Session {
 
     /// Notes that the apiserver answered the read without a version.
     pub fn went_upstream(&mut self, query: &Query, name: Option<&str>) {
-        if let Some(record) = self.records.get_mut(&query.resource.group_resource()) {
+        if let Some(record) = self.own_record_mut(&query.resource.group_resource()) {
             record.went_upstream(query, name);
         }
     }
@@ -195,10 +207,8 @@ impl Session {
         match key {
             Some(key) if self.lived => self.expect(resource, key, Expectation::Uncertain, now),
             None if self.lived => self.swept(resource, scope, now),
-            _ => {
-                self.lost_at = Some(now);
-                self.records.values_mut().for_each(|record| record.sweep(Scope::All, now));
-            }
+            // Nothing has a record yet.
+            _ => self.lose(false, now),
         }
     }
 
@@ -300,21 +310,21 @@ impl Session {
 
     /// Reports whether there are enough expectations to make [`Session::prune`] worthwhile.
     pub fn is_crowded(&self, resource: &GroupResource) -> bool {
-        self.records.get(resource).is_some_and(Record::is_crowded)
+        self.records.get(resource).is_some_and(|record| record.is_crowded())
     }
 
     /// Removes everything that all replicas of the resource have reached; every replica must hold a
     /// snapshot.
     pub fn prune(&mut self, resource: &GroupResource, replicas: &[Option<Held<'_>>]) {
-        if let Some(record) = self.records.get_mut(resource) {
+        if let Some(record) = self.own_record_mut(resource) {
             record.prune(replicas);
         }
     }
 
     /// Reports whether a limit was reached since the last call.
     pub fn has_overflowed(&mut self, resource: &GroupResource) -> bool {
-        let record = self.records.get_mut(resource);
-        record.is_some_and(|record| std::mem::take(&mut record.overflowed))
+        let record = self.records.get_mut(resource).filter(|record| record.overflowed);
+        record.is_some_and(|record| std::mem::take(&mut Arc::make_mut(record).overflowed))
     }
 
     /// Notes that objects of a whole scope may have changed by `now` in ways that no response
@@ -355,26 +365,17 @@ impl Session {
         }
     }
 
-    /// Replaces the facts about single objects by floors of their whole resource.
-    pub fn coarsen(&mut self, now: Instant) {
-        self.records.values_mut().for_each(|record| record.collapse(now));
-    }
-
-    /// Returns the number of expectations and barriers, for the metrics.
-    pub fn barriers(&self) -> usize {
-        self.records.values().map(Record::barriers).sum()
-    }
-
-    /// Returns the memory held, estimated.
-    pub fn bytes(&self) -> usize {
-        let bytes = |(resource, record): (&GroupResource, &Record)| {
-            resource.group.len() + resource.resource.len() + record.bytes()
-        };
-        self.records.iter().map(bytes).sum()
-    }
-
+    /// Returns the own record of the query's resource, or the inherited one.
     fn record(&self, query: &Query) -> Option<&Record> {
-        self.records.get(&query.resource.group_resource())
+        self.own_record(query).or_else(|| self.past.as_ref()?.record(query))
+    }
+
+    fn own_record(&self, query: &Query) -> Option<&Record> {
+        self.records.get(&query.resource.group_resource()).map(|record| &**record)
+    }
+
+    fn own_record_mut(&mut self, resource: &GroupResource) -> Option<&mut Record> {
+        self.records.get_mut(resource).map(Arc::make_mut)
     }
 
     fn record_mut(&mut self, resource: &GroupResource) -> Option<&mut Record> {
@@ -382,11 +383,15 @@ impl Session {
             return None;
         }
         self.lived = true;
-        if self.records.len() >= RECORDS_MAX && !self.records.contains_key(resource) {
-            self.overflowed = true;
-            return None;
+        if !self.records.contains_key(resource) {
+            if self.records.len() >= RECORDS_MAX {
+                self.overflowed = true;
+                return None;
+            }
+            let record = self.first_record(resource);
+            self.records.insert(resource.clone(), record);
         }
-        Some(self.records.entry(resource.clone()).or_insert_with(|| Record::since(self.lost_at)))
+        self.own_record_mut(resource)
     }
 }
 

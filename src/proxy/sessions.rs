@@ -1,9 +1,9 @@
 //! The session of each request: the one of Listless's own user, or the one of a token's bearer.
 //!
 //! Bounded: unused sessions are dropped, the least recently used first. The demands of a dropped
-//! session are kept, coarser and stricter, in one shared session. Every new session starts as a
-//! copy of it, because any new caller may be one whose session was dropped. A returning caller is
-//! at worst sent to the apiserver once more, and never sees older state than before.
+//! session are kept, coarser and stricter, in one shared session. Every new session inherits it,
+//! because any new caller may be one whose session was dropped. A returning caller is at worst sent
+//! to the apiserver once more, and never sees older state than before.
 
 use std::{
     net::IpAddr,
@@ -56,8 +56,8 @@ pub struct Sessions {
 #[derive(Default)]
 struct Bearers {
     held: HashMap<BearerId, Held>,
-    /// The demands of dropped sessions.
-    past: Session,
+    /// The demands of dropped sessions; every new session shares them.
+    past: Arc<Session>,
     /// The count of uses, which orders them.
     clock: u64,
 }
@@ -75,7 +75,8 @@ struct Held {
 pub const SESSIONS_MAX: usize = 4096;
 
 /// The limit of expectations and barriers in one bearer's session; it keeps many tokens from
-/// filling the memory. Above it, they become floors and barriers of whole resources.
+/// filling the memory. Above it, they become floors and barriers of whole resources, and then of
+/// all resources.
 const BARRIERS_MAX: usize = 256;
 
 /// The limit of its bytes, likewise.
@@ -123,10 +124,10 @@ impl RequestContext {
 impl Sessions {
     /// Creates an empty set that keeps at most `sessions_max` unused sessions of bearers.
     pub fn new(past: Past, sessions_max: usize, metrics: Metrics) -> Self {
-        let past = match past {
+        let past = Arc::new(match past {
             Past::None => Session::default(),
             Past::Unknown => Session::of_unknown_past(),
-        };
+        });
         let own = SharedSession::new(past.heir());
         let bearers = Mutex::new(Bearers { past, ..Bearers::default() });
         Self { own, nobodys: SharedSession::default(), bearers, sessions_max, metrics }
@@ -181,7 +182,7 @@ impl Bearers {
         for (has_lived, _, id) in idle.into_iter().take(count) {
             let dropped = self.held.remove(&id);
             if let (true, Some(dropped)) = (has_lived, dropped) {
-                dropped.session.lock().bequeath(&mut self.past, now);
+                dropped.session.lock().bequeath(Arc::make_mut(&mut self.past), now);
             }
         }
     }
@@ -190,7 +191,7 @@ impl Bearers {
 fn bound(session: &SharedSession, now: Instant) {
     let mut session = session.lock();
     if session.barriers() > BARRIERS_MAX || session.bytes() > SESSION_BYTES_MAX {
-        session.coarsen(now);
+        session.coarsen(SESSION_BYTES_MAX, now);
     }
 }
 
@@ -381,5 +382,47 @@ mod tests {
         let session = sessions.of(bearer(0), now);
         let verdict = judge(&session.lock(), &query);
         assert!(matches!(verdict, Verdict::Behind(floor, _) if floor >= version(1000)));
+    }
+
+    #[test]
+    fn new_sessions_share_what_they_inherit() {
+        let sessions = sessions(8);
+        let now = Instant::now();
+        let query = |number| {
+            let resource = GroupVersionResource::new("", "v1", &format!("r{number}"));
+            Query::all(resource, Scope::All)
+        };
+        for number in 0..100 {
+            let session = sessions.of(bearer(number), now);
+            let resource = query(number).resource.group_resource();
+            session.lock().shown(&resource, &version(20), Source::Cache, now);
+        }
+        let heir = sessions.of(bearer(1000), now);
+        assert!(matches!(judge(&heir.lock(), &query(0)), Verdict::Behind(..)));
+        assert_eq!(heir.lock().bytes(), 0);
+        let aborted = (None, Scope::All);
+        heir.lock().lost_write(&query(0).resource.group_resource(), aborted, now);
+        assert_eq!(judge(&heir.lock(), &query(0)), Verdict::Barred);
+        assert_eq!(heir.lock().bytes(), 0);
+        // It copies only what it learns about.
+        heir.lock().shown(&query(1).resource.group_resource(), &version(20), Source::Cache, now);
+        assert!((1..2_000).contains(&heir.lock().bytes()), "{} bytes", heir.lock().bytes());
+    }
+
+    #[test]
+    fn aborted_writes_to_any_resources_do_not_fill_a_session() {
+        let sessions = sessions(8);
+        let now = Instant::now();
+        show(&sessions.of(bearer(0), now), 20);
+        for number in 0..4000 {
+            let session = sessions.of(bearer(0), now);
+            let resource = GroupResource::new(&"x".repeat(500), &format!("r{number}"));
+            let of = (Some(ObjectKey::new(Some("shop"), "a")), Scope::Namespace("shop".into()));
+            session.lock().lost_write(&resource, of, now);
+            let bytes = session.lock().bytes();
+            assert!(bytes < SESSION_BYTES_MAX + 32 * 1024, "{bytes} bytes after {number}");
+        }
+        let verdict = verdict(&sessions.of(bearer(0), now));
+        assert!(matches!(verdict, Verdict::Behind(floor, _) if floor == version(20)));
     }
 }

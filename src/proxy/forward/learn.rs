@@ -223,10 +223,8 @@ impl Learning {
                 code.is_success() || code == StatusCode::CONFLICT || code == StatusCode::NOT_FOUND
             }
             Subject::Read { .. } => code.is_success(),
-            Subject::Watch { consistent, .. } if code.is_success() => {
-                if consistent {
-                    exchange.went_upstream(&mut exchange.session.lock());
-                }
+            Subject::Watch { .. } if code.is_success() => {
+                exchange.went_upstream(&mut exchange.session.lock());
                 let reader =
                     WatchReader::http(field(header::CONTENT_TYPE), field(header::CONTENT_ENCODING));
                 let learning = WatchLearning::new(Some(*exchange), reader);
@@ -312,7 +310,6 @@ impl SessionExchange {
                 let expectation = Expectation::AtLeast(object.version, labels);
                 if consistent {
                     session.observe(&self.resource, key, expectation, (self.sent_at, now));
-                    self.went_upstream(&mut session);
                 } else {
                     session.raise(&self.resource, key, expectation, now);
                 }
@@ -323,6 +320,7 @@ impl SessionExchange {
             }
             (_, None) => {}
         }
+        self.went_upstream(&mut session);
         self.tidy(&mut session);
     }
 

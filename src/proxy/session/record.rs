@@ -1,6 +1,7 @@
 //! The state of a session for one group-resource. Pure.
 
 mod expected;
+mod expired;
 mod mark;
 mod objects;
 mod pages;
@@ -18,18 +19,11 @@ use crate::{
     hash::HashMap,
 };
 use expected::Expected;
+use expired::ExpiredReads;
 use mark::{Mark, Marks};
 use pages::Pages;
 
 pub use mark::{Doubt, Doubts, Evidence, Origin};
-
-// === impl ExpiredRead ===
-
-impl ExpiredRead {
-    fn is(&self, query: &Query, name: Option<&str>) -> bool {
-        self.name.as_deref() == name && self.query == *query
-    }
-}
 
 #[cfg(test)]
 pub(super) use mark::{MARKS_MAX, SELECTOR_BYTES_MAX};
@@ -57,22 +51,15 @@ pub(super) struct Record {
     /// The replicas of the last removal of superfluous expectations, and the version of each.
     pruned_by: Vec<(Query, Form, ResourceVersion)>,
     sweeps: Vec<Sweep>,
+    /// The barrier for versions that were shown and forgotten. It binds every read.
+    forgotten: Option<Sweep>,
     /// The scopes of open watches whose events cannot be parsed; connections bound their number.
     pub(super) blind_watches: Vec<Scope>,
     /// `true` if a consistent state was shown since the session began.
     pub(super) has_consistent: bool,
-    /// The reads whose version is useless, the newest last: each goes to the apiserver once.
-    expired: Vec<ExpiredRead>,
+    expired: ExpiredReads,
     /// `true` if a limit was reached since the last check.
     pub(super) overflowed: bool,
-}
-
-/// A read that was told that its version is too old or too new, without the version.
-#[derive(Clone, Debug)]
-struct ExpiredRead {
-    query: Query,
-    /// The name of its object, if it reads only one.
-    name: Option<Box<str>>,
 }
 
 /// The requirements of a read on a replica.
@@ -103,23 +90,12 @@ const SWEEPS_MAX: usize = 64;
 /// The limit of proofs per group-resource.
 const PROOFS_MAX: usize = 16;
 
-/// The limit of reads whose version is useless. A selector has at most 4 KiB.
-const EXPIRED_MAX: usize = 16;
-
 /// The time after which a version's event is no longer expected soon.
 pub(super) const IMMINENT: Duration = Duration::from_secs(1);
 
 // === impl Record ===
 
 impl Record {
-    /// Creates a record that bars everything until a consistent read after this time, if there is
-    /// one.
-    pub(super) fn since(lost_at: Option<Instant>) -> Self {
-        let mut record = Self::default();
-        lost_at.into_iter().for_each(|at| record.sweep(Scope::All, at));
-        record
-    }
-
     /// Decides whether a replica may answer a read of this query.
     pub(super) fn judge(&self, query: &Query, held: Held<'_>, now: Instant) -> Verdict {
         if self.is_blind(query) {
@@ -127,7 +103,8 @@ impl Record {
         }
         let requirement = Requirement { query, held };
         let mut verdict = self.marks.judge(&requirement, now).stricter(self.judge_pruned(held));
-        for sweep in self.sweeps.iter().filter(|sweep| scopes_meet(&sweep.scope, &query.scope)) {
+        let sweeps = self.sweeps.iter().chain(&self.forgotten);
+        for sweep in sweeps.filter(|sweep| scopes_meet(&sweep.scope, &query.scope)) {
             let barred = || Verdict::Barred;
             verdict = verdict.stricter(by_version(&sweep.proven, held.snapshot, barred));
         }
@@ -144,6 +121,9 @@ impl Record {
         let listed = self.expected.iter().filter(|(_, expected)| expected.listed_by.is_some());
         for (key, expected) in listed.filter(|(key, _)| touches(query, key)) {
             verdict = verdict.stricter(expected.judge(key, &requirement));
+        }
+        if let Some(Sweep { proven, .. }) = &self.forgotten {
+            verdict = verdict.stricter(by_version(proven, held.snapshot, || Verdict::Barred));
         }
         verdict
     }
@@ -185,7 +165,8 @@ impl Record {
         if self.is_blind(query) {
             return Floor::Consistent;
         }
-        let swept = self.sweeps.iter().filter(|sweep| scopes_meet(&sweep.scope, &query.scope));
+        let swept = self.sweeps.iter().chain(&self.forgotten);
+        let swept = swept.filter(|sweep| scopes_meet(&sweep.scope, &query.scope));
         let expected = self.expected.iter().filter(|(key, _)| touches(query, key));
         let versions = swept
             .map(|sweep| sweep.proven.as_ref().map(|version| (version, Source::Storage)))
@@ -231,6 +212,7 @@ impl Record {
             let settled =
                 |sweep: &Sweep| sweep.at <= sent_at && list.query.scope.contains(&sweep.scope);
             self.sweeps.retain(|sweep| !settled(sweep));
+            self.forgotten = self.forgotten.take().filter(|sweep| !settled(sweep));
         }
         self.reach(&list.version, list.source, at);
         let mut mark = Mark::new(list.query, Origin::List, list.version, at);
@@ -265,21 +247,16 @@ impl Record {
 
     /// Notes that a read's version is useless. Beyond the limit the oldest such read is forgotten.
     pub(super) fn expire(&mut self, query: &Query, name: Option<&str>) {
-        self.went_upstream(query, name);
-        if self.expired.len() >= EXPIRED_MAX {
-            self.overflowed = true;
-            self.expired.remove(0);
-        }
-        self.expired.push(ExpiredRead { query: query.clone(), name: name.map(Into::into) });
+        self.overflowed |= !self.expired.add(query, name);
     }
 
     /// Notes that the apiserver answered the read without a version.
     pub(super) fn went_upstream(&mut self, query: &Query, name: Option<&str>) {
-        self.expired.retain(|expired| !expired.is(query, name));
+        self.expired.settle(query, name);
     }
 
     pub(super) fn is_expired(&self, query: &Query, name: Option<&str>) -> bool {
-        self.expired.iter().any(|expired| expired.is(query, name))
+        self.expired.contains(query, name)
     }
 
     pub(super) fn sweep(&mut self, scope: Scope, now: Instant) {
@@ -291,6 +268,11 @@ impl Record {
         }
     }
 
+    /// Bars every read until a consistent one: versions that were shown are forgotten.
+    pub(super) fn forget_shown(&mut self, at: Instant) {
+        self.forgotten = Some(Sweep { scope: Scope::All, at, proven: None });
+    }
+
     /// Adds all demands of this record to `heir`, or stricter ones: every version becomes a floor,
     /// and a requirement without a version bars everything.
     pub(super) fn bequeath(&self, heir: &mut Self, now: Instant) {
@@ -299,7 +281,8 @@ impl Record {
         }
         let mut unknown = !self.blind_watches.is_empty() || !self.expired.is_empty();
         let expected = self.expected.values().map(Expected::reach);
-        for version in expected.chain(self.sweeps.iter().map(|sweep| sweep.proven.as_ref())) {
+        let sweeps = self.sweeps.iter().chain(&self.forgotten);
+        for version in expected.chain(sweeps.map(|sweep| sweep.proven.as_ref())) {
             match version {
                 Some(version) => heir.show(version, Source::Storage, now),
                 None => unknown = true,
@@ -308,6 +291,14 @@ impl Record {
         if unknown {
             heir.sweep(Scope::All, now);
         }
+        if let Some(Sweep { proven: None, .. }) = self.forgotten {
+            heir.forget_shown(now);
+        }
+    }
+
+    /// Reports whether any version was shown, or may have been.
+    pub(super) fn is_shown(&self) -> bool {
+        self.shown.is_some() || self.forgotten.is_some()
     }
 
     pub(super) fn barriers(&self) -> usize {
@@ -318,7 +309,13 @@ impl Record {
     pub(super) fn bytes(&self) -> usize {
         let sweep = |sweep: &Sweep| size_of::<Sweep>() + sweep.scope.as_str().len();
         let sweeps: usize = self.sweeps.iter().map(sweep).sum();
-        self.expected_bytes + self.marks.bytes() + self.pages.bytes() + sweeps
+        let proofs = self.proofs.len() * size_of::<(Instant, ResourceVersion)>();
+        let pruned_by = self.pruned_by.iter().map(|pruned| {
+            let (replica, ..) = pruned;
+            size_of_val(pruned) + replica.selector_bytes()
+        });
+        let lists = self.marks.bytes() + self.pages.bytes() + self.expired.bytes();
+        size_of::<Self>() + self.expected_bytes + lists + sweeps + proofs + pruned_by.sum::<usize>()
     }
 
     pub(super) fn prove(&mut self, sent_at: Instant, version: &ResourceVersion) {
@@ -327,7 +324,7 @@ impl Record {
             self.show(version, Source::Storage, sent_at);
         }
         let older = |proven: &Option<ResourceVersion>| proven.as_ref().is_none_or(|p| version < p);
-        for sweep in &mut self.sweeps {
+        for sweep in self.sweeps.iter_mut().chain(&mut self.forgotten) {
             if sweep.at <= sent_at && older(&sweep.proven) {
                 sweep.proven = Some(version.clone());
             }

@@ -483,11 +483,11 @@ fn forwarded_reads_after_an_unknown_past_stay_consistent_until_one_returned() {
     let now = Instant::now();
     let all = query(None, "");
     assert_eq!(Session::default().floor(&all), Floor::Unknown);
-    let past = Session::of_unknown_past();
+    let past = Arc::new(Session::of_unknown_past());
     let mut heir = past.heir();
     let mut of_dropped = Session::default();
     past.bequeath(&mut of_dropped, now);
-    for session in [&past, &heir, &of_dropped] {
+    for session in [&*past, &heir, &of_dropped] {
         assert_eq!(session.floor(&all), Floor::Consistent);
         // A replica's first list is consistent, and later than everything that was seen.
         assert_eq!(judge(session, &all, &pods(10, &[]), now), Verdict::Satisfied);

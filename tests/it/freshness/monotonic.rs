@@ -292,6 +292,25 @@ async fn after_a_410_the_next_read_goes_upstream() {
     assert!(client.get(PODS).await.is_hit());
 }
 
+/// A Table has no items to compare, and a missing object has no version.
+#[tokio::test(start_paused = true)]
+async fn after_a_504_any_answer_of_the_apiserver_settles_it() {
+    let proxy = TestProxy::warmed(PODS).await;
+    let client = proxy.client();
+    for (path, accept, status) in [
+        ("/api/v1/namespaces/a/pods/absent", "application/json", 404),
+        ("/api/v1/namespaces/a/pods/web-0", TABLE, 200),
+    ] {
+        let future = client.get(&format!("{path}?resourceVersion=99999")).await;
+        assert_eq!(future.status, 504, "{}", future.summary());
+        let answered = client.with("accept", accept).get(path).await;
+        assert!(!answered.is_hit() && answered.status == status, "{}", answered.summary());
+        let again = client.get(path).await;
+        assert_eq!(again.status, status, "{}", again.summary());
+        assert_ne!(again.detail(), "after-expiry", "{path}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn after_a_410_a_watch_that_lists_goes_upstream_and_settles_it() {
     let (_proxy, client) = after_a_410().await;

@@ -120,7 +120,8 @@ impl Listing {
     }
 
     /// Returns objects that a replica has shown since the list began, and that the newer list lacks:
-    /// they came and left. `None` if the events of a replica are no longer held.
+    /// they came and left. `None` if the events of a replica are no longer held, or if its objects
+    /// have other fields than those of the list: they are of the other API group of events.
     fn passed(
         &self,
         version: &ResourceVersion,
@@ -129,6 +130,10 @@ impl Listing {
         let older = self.replicas.iter().filter(|replica| replica.snapshot.version() < version);
         let mut passed = Vec::new();
         for replica in older {
+            let held = replica.view.replica.query();
+            if held.resource != query.resource && !query.fields.is_everything() {
+                return None;
+            }
             let history = replica.view.replica.history();
             let until = history.latest()?.min(version).clone();
             for event in history.within(replica.snapshot.version(), &until).ok()? {
@@ -286,6 +291,7 @@ impl SessionExchange {
         let Subject::Read { consistent, source } = self.subject else { return };
         let now = Instant::now();
         let mut session = self.session.lock();
+        self.went_upstream(&mut session);
         let Some(version) = version else {
             return session.swept(&self.resource, self.scope.clone(), now);
         };
@@ -297,7 +303,6 @@ impl SessionExchange {
         }
         if consistent {
             session.proven(&self.resource, self.sent_at, &version);
-            self.went_upstream(&mut session);
         }
     }
 
@@ -316,7 +321,7 @@ impl SessionExchange {
 mod tests {
     use super::*;
     use crate::{
-        api::{GroupVersionResource, Scope},
+        api::{GroupVersionResource, Scope, selector::FieldSelector},
         cache::{
             history::{Bounds, Event, History},
             testing::{pods, view},
@@ -376,5 +381,26 @@ mod tests {
         assert_eq!(passed(&listing, 50), None);
         view.replica.history().close();
         assert_eq!(passed(&listing, 50), None);
+    }
+
+    #[test]
+    fn a_list_by_fields_counts_as_unread_beside_a_replica_of_the_other_group_of_events() {
+        let of = |group: &str, fields: &str| {
+            let fields = FieldSelector::parse(fields).expect("a selector");
+            let resource = GroupVersionResource::new(group, "v1", "events");
+            Query { fields, ..Query::all(resource, Scope::All) }
+        };
+        let is_read = |replica: Query, list: &Query| {
+            let view = view(replica, Some(pods(45, &[])), Instant::now());
+            let (bytes_max, age_max) = (100_000, std::time::Duration::from_secs(60));
+            let mut history = History::new(Bounds { events_max: 10, bytes_max, age_max });
+            history.reset(version(45));
+            *view.replica.history() = history;
+            Listing::new(vec![view]).passed(&version(50), list).is_some()
+        };
+        let by_field = of("", "involvedObject.name=p");
+        assert!(!is_read(of("events.k8s.io", ""), &by_field));
+        assert!(is_read(of("events.k8s.io", ""), &of("", "")));
+        assert!(is_read(of("", ""), &by_field));
     }
 }

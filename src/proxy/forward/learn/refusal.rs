@@ -26,6 +26,9 @@ impl SessionExchange {
                 {
                     self.expired(&mut self.session.lock());
                 }
+                if code == StatusCode::NOT_FOUND {
+                    self.went_upstream(&mut self.session.lock());
+                }
                 if let (StatusCode::NOT_FOUND, Subject::Read { .. }, Some(key)) =
                     (code, self.subject, self.key.clone())
                 {
@@ -47,8 +50,13 @@ impl SessionExchange {
         }
     }
 
+    /// Notes that the apiserver answered, if the request was a read without a version.
     pub(super) fn went_upstream(&self, session: &mut Session) {
-        if let Some(query) = &self.query {
+        if let (
+            Some(query),
+            Subject::Read { consistent: true, .. } | Subject::Watch { consistent: true, .. },
+        ) = (&self.query, self.subject)
+        {
             session.went_upstream(query, self.key.as_ref().map(ObjectKey::name));
         }
     }

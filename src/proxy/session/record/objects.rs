@@ -1,10 +1,10 @@
 //! The expectations of single objects. Pure.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use tokio::time::Instant;
 
-use super::{Expected, Pages, Record, Requirement, Sweep, touches};
+use super::{Expected, ExpiredReads, Pages, Record, Requirement, Sweep, touches};
 use crate::{
     api::{ObjectKey, Scope, query::Query, version::ResourceVersion},
     proxy::session::{Expectation, Held, KnownLabels, Source},
@@ -312,14 +312,16 @@ impl Record {
     }
 
     /// Collapses too many objects: raises the floor to the newest version, and bars objects without
-    /// a version.
+    /// a version. Reads whose version is useless become a barrier. Proofs are only made again.
     pub(in crate::proxy::session) fn collapse(&mut self, now: Instant) {
         let expected = std::mem::take(&mut self.expected);
         self.expected_bytes = 0;
         self.pages = Pages::default();
+        self.proofs = VecDeque::new();
         self.marks.merge_all();
         let everything = || vec![Sweep { scope: Scope::All, at: now, proven: None }];
-        if self.sweeps.len() > 1 {
+        if self.sweeps.len() > 1 || !self.expired.is_empty() {
+            self.expired = ExpiredReads::default();
             self.sweeps = everything();
         }
         for expected in expected.into_values() {

@@ -215,3 +215,96 @@ fn an_older_replica_of_another_form_is_examined_up_to_the_version_that_is_known(
     session.clear(&found[0], &all, Evidence::From(Some(version(12))));
     assert_eq!((verdict(&session, 10), verdict(&session, 12)), (Verdict::Satisfied, behind(30)));
 }
+
+#[test]
+fn expired_reads_with_long_selectors_are_counted_and_become_a_barrier() {
+    let (mut session, now) = (Session::default(), Instant::now());
+    let long: Vec<_> = (0..60).map(|number| format!("k{number}={}", "v".repeat(60))).collect();
+    let read = |number| query(None, &format!("one=v{number},{}", long.join(",")));
+    for number in 0..16 {
+        session.expired(&read(number), None);
+    }
+    assert!(session.bytes() > 16 * 3600, "{} bytes", session.bytes());
+    assert!(session.must_go_upstream(&read(15), None));
+    session.coarsen(64 * 1024, now);
+    assert!(session.bytes() < 2048, "{} bytes", session.bytes());
+    assert!(!session.must_go_upstream(&read(15), None));
+    assert_eq!(empty_at(&session, &read(15), &everything(), 10), Verdict::Barred);
+    session.proven(&resource(), now, &version(10));
+    assert_eq!(empty_at(&session, &read(15), &everything(), 10), Verdict::Satisfied);
+}
+
+/// Aborted writes to resources that do not exist need no permission.
+#[test]
+fn resources_of_which_nothing_was_shown_are_forgotten_first() {
+    let (mut session, now) = (Session::default(), Instant::now());
+    let thing = |number: usize| format!("{number}{}", "x".repeat(500));
+    session.shown(&resource(), &version(20), Source::Cache, now);
+    for number in 0..2000 {
+        let of = (Some(key("a")), Scope::Namespace("shop".into()));
+        session.lost_write(&GroupResource::new("", &thing(number)), of, now);
+    }
+    session.coarsen(256 * 1024, now);
+    assert!(session.bytes() < 2048, "{} bytes", session.bytes());
+    assert_eq!(judge(&session, &everything(), &pods(10, &[]), now), behind(20));
+    assert_eq!(judge(&session, &everything(), &pods(20, &[]), now), Verdict::Satisfied);
+    let of = Query::all(GroupVersionResource::new("", "v1", &thing(7)), Scope::All);
+    assert_eq!(empty_at(&session, &of, &of, 10), Verdict::Barred);
+    assert_eq!(session.floor(&of), Floor::Consistent);
+    session.proven(&of.resource.group_resource(), now, &version(10));
+    assert_eq!(empty_at(&session, &of, &of, 10), Verdict::Satisfied);
+}
+
+#[test]
+fn forgotten_versions_bar_every_read_until_a_consistent_one() {
+    let (mut session, now) = (Session::default(), Instant::now());
+    let thing = |number: u64| GroupVersionResource::new("", "v1", &format!("things-{number}"));
+    for number in 0..1000 {
+        session.shown(&thing(number).group_resource(), &version(20), Source::Cache, now);
+    }
+    session.coarsen(64 * 1024, now);
+    assert!(session.bytes() <= 32 * 1024, "{} bytes", session.bytes());
+    let verdicts = |session: &Session, number, at| {
+        let (of, snapshot) = (Query::all(thing(number), Scope::All), pods(at, &[]));
+        let held = Held { query: &of, snapshot: &snapshot };
+        (session.judge(&of, held, now), session.judge_monotonic(&of, held, now))
+    };
+    let barred = (Verdict::Barred, Verdict::Barred);
+    let is_forgotten = |number: &u64| verdicts(&session, *number, 20) == barred;
+    for number in (0..1000).filter(|number| !is_forgotten(number)) {
+        assert_eq!(verdicts(&session, number, 19), (behind(20), behind(20)), "{number}");
+    }
+    let forgotten = (0..1000).find(is_forgotten).expect("one that does not fit");
+    // A cache of the apiserver may be older than what was shown.
+    let group_resource = thing(forgotten).group_resource();
+    session.shown(&group_resource, &version(5), Source::Cache, now);
+    assert_eq!(verdicts(&session, forgotten, 19), barred);
+    let mut heir = Session::default();
+    session.bequeath(&mut heir, now);
+    assert_eq!(verdicts(&Arc::new(heir).heir(), forgotten, 19), barred);
+    session.proven(&group_resource, now, &version(20));
+    assert_eq!(verdicts(&session, forgotten, 19), (behind(20), behind(20)));
+    assert_eq!(verdicts(&session, forgotten, 20), (Verdict::Satisfied, Verdict::Satisfied));
+}
+
+#[test]
+fn an_unreadable_watch_is_never_forgotten() {
+    let (mut session, now) = (Session::default(), Instant::now());
+    session.blinded(&resource(), Scope::All);
+    session.coarsen(0, now);
+    session.proven(&resource(), now, &version(9));
+    assert_eq!(empty_at(&session, &everything(), &everything(), 10), Verdict::Barred);
+}
+
+#[test]
+fn an_heir_of_a_lost_write_is_barred_whatever_others_were_shown() {
+    let now = Instant::now();
+    let (mut past, mut writer) = (Session::default(), Session::default());
+    past.shown(&resource(), &version(5), Source::Cache, now);
+    let of = (Some(key("a")), Scope::Namespace("shop".into()));
+    writer.lost_write(&resource(), of, now);
+    writer.shown(&GroupResource::new("", "configmaps"), &version(5), Source::Cache, now);
+    writer.bequeath(&mut past, now);
+    let heir = Arc::new(past).heir();
+    assert_eq!(empty_at(&heir, &everything(), &everything(), 10), Verdict::Barred);
+}
