@@ -5,29 +5,36 @@
 //! sent that is not proven, or after the caller's review has expired, however slowly it reads.
 //! There is no queue: a client that reads too slowly is disconnected cleanly (S-WATCH-24).
 
+mod streamed;
 mod wake_timer;
 mod websocket;
 
-use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
-use futures_util::{FutureExt, future::BoxFuture, stream};
-use http_body::Frame;
-use http_body_util::StreamBody;
+use futures_util::{FutureExt, future::BoxFuture};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use self::wake_timer::WakeTimer;
+use self::{streamed::StreamedWatches, wake_timer::WakeTimer};
 use crate::{
     api::{
         media::{Representation, UnmodelledMedia},
         request::Watch,
         version::ResourceVersion,
     },
-    body::{Body, BoxError},
+    body::Body,
     cache::{
         Replica,
         history::{Change, Event, Lost, TooOld},
@@ -46,6 +53,7 @@ use crate::{
 pub struct Watches {
     places: Arc<Semaphore>,
     closing: CancellationToken,
+    streamed: Arc<StreamedWatches>,
     metrics: Metrics,
 }
 
@@ -77,6 +85,8 @@ pub struct Watching {
     closing: Pin<Box<WaitForCancellationFutureOwned>>,
     wake_timer: WakeTimer,
     ending: Option<WatchEnd>,
+    /// `true` if its client read nothing for too long.
+    is_stalled: Arc<AtomicBool>,
     _place: OwnedSemaphorePermit,
     _present: Presence,
 }
@@ -121,12 +131,17 @@ impl Watches {
     /// Creates a set without watches.
     pub fn new(metrics: Metrics) -> Self {
         let (places, closing) = (Semaphore::new(WATCHES_MAX), CancellationToken::new());
-        Self { places: Arc::new(places), closing, metrics }
+        Self { places: Arc::new(places), closing, streamed: Arc::default(), metrics }
     }
 
     /// Ends all of them, as an apiserver does before its own end.
     pub fn close(&self) {
         self.closing.cancel();
+    }
+
+    /// Returns an open watch as a response body, with one event in each frame.
+    pub fn stream(&self, watching: Watching) -> Body {
+        self.streamed.body(watching)
     }
 
     /// Opens a watch of the allowed replica, or returns the reason to forward it; `session` learns
@@ -171,6 +186,7 @@ impl Watches {
             closing: Box::pin(self.closing.clone().cancelled_owned()),
             wake_timer: WakeTimer::at(now + BOOKMARK_EVERY),
             ending: None,
+            is_stalled: Arc::default(),
             _place: place,
             _present: self.metrics.watcher(transport, &watch.query.resource),
         };
@@ -190,15 +206,6 @@ fn refusal(error: OpenError, shown: Representation) -> ForwardReason {
 // === impl Watching ===
 
 impl Watching {
-    /// Returns the watch as a response body, with one event in each frame.
-    pub fn into_body(self) -> Body {
-        let frames = stream::unfold(Box::new(self), |mut watching| async move {
-            let line = watching.next().await?;
-            Some((Ok::<_, BoxError>(Frame::data(line)), watching))
-        });
-        Body::wrap(StreamBody::new(frames))
-    }
-
     /// Returns the next line, once there is one; `None` at the end. Cancel-safe.
     pub async fn next(&mut self) -> Option<Bytes> {
         loop {
@@ -361,7 +368,8 @@ const JUST_AFTER: Duration = Duration::from_millis(1);
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        self.metrics.watch_ended(self.ending.unwrap_or(WatchEnd::Client));
+        let unread = self.is_stalled.load(Ordering::Relaxed).then_some(WatchEnd::Slow);
+        self.metrics.watch_ended(self.ending.or(unread).unwrap_or(WatchEnd::Client));
     }
 }
 

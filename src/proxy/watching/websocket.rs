@@ -20,7 +20,7 @@ use crate::{
 const READ_BYTES: usize = 512;
 
 /// The time after which a client that reads nothing is disconnected.
-const WRITE_STALL_MAX: Duration = Duration::from_secs(60);
+pub(super) const WRITE_STALL_MAX: Duration = Duration::from_secs(60);
 
 /// The length before an event in protobuf. A message has a length of its own.
 const EVENT_LENGTH_BYTES: usize = 4;

@@ -1,8 +1,12 @@
-//! Watches that start a replica.
+//! Watches that start a replica, and those that do not keep one.
 
-use listless::api::Verb;
+use std::time::Duration;
 
-use crate::harness::Setup;
+use http::Method;
+use listless::{api::Verb, body::Body};
+
+use super::local::put_large;
+use crate::harness::{Setup, TestProxy, pass, request, settle};
 
 const STREAMED: &str = "/api/v1/pods?watch=1&sendInitialEvents=true\
     &resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
@@ -20,4 +24,24 @@ async fn streamed_lists_that_repeat_start_a_replica() {
     }
     let upstream = |verb| proxy.upstream.count(verb, "pods");
     assert_eq!((upstream(Verb::List), upstream(Verb::Watch)), (1, 2 + 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_whose_client_reads_nothing_ends_and_keeps_no_replica() {
+    let proxy = TestProxy::warmed("/api/v1/pods").await;
+    let path = format!("/api/v1/pods?watch=1&resourceVersion={}", proxy.simulator.revision());
+    let unread = proxy.client().open(request(Method::GET, &path, Body::empty())).await;
+    for number in 0..40 {
+        put_large(&proxy, number);
+        settle().await;
+    }
+    let watchers = || proxy.counted("listless_watchers", "resource=\"pods\"");
+    pass(Duration::from_secs(50)).await;
+    assert_eq!(watchers(), 1.0);
+    pass(Duration::from_secs(30)).await;
+    assert_eq!(watchers(), 0.0);
+    assert_eq!(proxy.counted("listless_watches_ended_total", "reason=\"slow\""), 1.0);
+    pass(Duration::from_secs(11 * 60)).await;
+    assert_eq!(proxy.replicas().len(), 0);
+    drop(unread);
 }

@@ -42,7 +42,7 @@ async fn lines(watch: &mut Watch) -> Vec<String> {
 }
 
 /// A pod of 60 kB.
-fn put_large(proxy: &TestProxy, number: usize) {
+pub(super) fn put_large(proxy: &TestProxy, number: usize) {
     let mut large = pod("a", &format!("large-{number}"), &[], "n1");
     large["metadata"]["annotations"] = serde_json::json!({"a": incompressible(number, 60_000)});
     proxy.simulator.put(&group_resource("pods"), large).expect("a served resource");
