@@ -293,7 +293,8 @@ impl Proxy {
                 return Ok(log.hit(level, None, handshake.into_response()));
             }
             Ok((watching, _)) => {
-                let mut response = local::stream(watching.into_body(), form, request.headers());
+                let mut response =
+                    local::stream(self.watches.stream(watching), form, request.headers());
                 if let Some(request) = target.info.resource_request() {
                     self.warnings.repeat(&request.resource, response.headers_mut());
                 }

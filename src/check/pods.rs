@@ -10,7 +10,7 @@ use super::{
     Found, Row,
     injector::{Injector, tag},
 };
-use crate::injector::patch::{SIDECAR, injected_by};
+use crate::injector::patch::{SIDECAR, injected_by, is_opted_out};
 
 /// The counted pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,8 +175,8 @@ impl Pods {
         let is_unfit =
             is_mirror || pod["spec"]["hostNetwork"] == true || namespace == "kube-system";
         let is_asking = self.asking.as_ref().is_ok_and(|names| names.contains(namespace));
-        let wants = if is_asking { label != Some("false") } else { label == Some("true") };
-        wants && !is_unfit
+        let wants = is_asking || label == Some("true");
+        wants && !is_opted_out(pod) && !is_unfit
     }
 
     fn sidecar_count(&self) -> usize {

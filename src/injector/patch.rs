@@ -25,7 +25,7 @@ use self::{
     edit::Editor,
     mounts::{Mount, SERVICE_ACCOUNT},
     pod::{ContainerPlace, List, Pod, name},
-    settings::{CONFIG, Choice},
+    settings::{CONFIG, Choice, Wish},
     status::{STATUS, Status, Undo},
 };
 pub use self::{
@@ -84,6 +84,12 @@ pub fn patch(pod: &Value, namespace: &str, settings: &Settings) -> Result<Patch,
 /// Returns the injector's version that a pod records.
 pub fn injected_by(pod: &Value) -> Option<String> {
     Status::read(&Pod::read(pod).ok()?).map(|status| status.version)
+}
+
+/// Reports whether a label or an annotation of a pod disables injection.
+pub fn is_opted_out(pod: &Value) -> bool {
+    let wish = Pod::read(pod).and_then(|pod| settings::wish(&pod));
+    wish.is_ok_and(|wish| wish == Wish::No)
 }
 
 /// Returns all changes of a pod without a sidecar.
@@ -241,22 +247,32 @@ impl<'a> Plan<'a> {
                     continue;
                 }
             };
-            if !refuse::has_left_the_cluster(place.container) {
-                plan.notes.extend(kubeconfig_note(place.container));
-                plan.redirected.push(Redirected { place, mount });
+            if refuse::has_left_the_cluster(place.container) {
+                continue;
             }
+            let is_led = mount.is_some_and(|(volume, _)| sidecar::is_ours(volume));
+            if !is_led && environment::may_hide_exceptions(place.container) {
+                let container = name(place.container).to_owned();
+                plan.notes.push(Note::UnknownProxyExceptions { container });
+                continue;
+            }
+            plan.notes.extend(kubeconfig_note(place.container));
+            plan.redirected.push(Redirected { place, mount });
         }
         if !plan.redirected.is_empty() {
             return Ok(plan);
         }
-        let unusable = plan.notes.into_iter().find_map(|note| match note {
-            Note::VolumeLeftAlone { detail, .. } => Some(detail),
+        let skip = plan.notes.into_iter().find_map(|note| match note {
+            Note::VolumeLeftAlone { detail, .. } => {
+                Some(Skip::because(SkipReason::UnusableServiceAccount, detail))
+            }
+            Note::UnknownProxyExceptions { container } => {
+                let detail = format!("container {container}");
+                Some(Skip::because(SkipReason::UnknownProxyExceptions, detail))
+            }
             Note::KubeconfigPresent { .. } => None,
         });
-        Err(match unusable {
-            Some(detail) => Skip::because(SkipReason::UnusableServiceAccount, detail),
-            None => SkipReason::NoServiceAccountMount.into(),
-        })
+        Err(skip.unwrap_or_else(|| SkipReason::NoServiceAccountMount.into()))
     }
 
     /// Returns the volumes to copy. The sidecar reads as the first, the workload's own.

@@ -201,6 +201,7 @@ fn is_for_its_owner(reason: SkipReason) -> bool {
         SkipReason::IncompleteInjection
         | SkipReason::SubpathMount
         | SkipReason::UnusableServiceAccount
+        | SkipReason::UnknownProxyExceptions
         | SkipReason::ConflictingApiserverEnv
         | SkipReason::PortTaken
         | SkipReason::SharedProcessNamespace

@@ -18,6 +18,10 @@ pub struct InjectionOptions {
     #[arg(long, value_name = "PORT", help_heading = SIDECAR, default_value_t = 16443)]
     #[arg(value_parser = whole::<u16>(1024..=65535))]
     pub port: u16,
+    /// The address of the sidecar's health and metrics, without a port.
+    #[arg(long = "sidecar-health-address", value_name = "ADDRESS", help_heading = SIDECAR)]
+    #[arg(value_parser = ["0.0.0.0", "[::]"], default_value = "0.0.0.0")]
+    pub health_address: String,
     /// The mode: enforce, or observe to only report the savings.
     #[arg(long, help_heading = SIDECAR, value_parser = ["enforce", "observe"])]
     #[arg(default_value = "enforce")]
@@ -62,6 +66,7 @@ impl InjectionOptions {
             image_pull_secrets: self.image_pull_secrets.clone(),
             revision: self.revision.clone(),
             port: self.port,
+            health_address: self.health_address.clone(),
             mode: mode_named(&self.mode).unwrap_or_default(),
             freshness: freshness_named(&self.freshness).unwrap_or_default(),
             resources,

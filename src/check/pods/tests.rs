@@ -126,12 +126,20 @@ fn pods_that_request_a_sidecar_and_have_none_are_reported() {
         }
         pod
     };
-    let no = json!({"metadata": {"labels": {"listless.dev/inject": "false"}}});
+    let no = |kind: &str, value: &str| {
+        let wish = json!({"listless.dev/inject": value});
+        json!({"metadata": {kind: wish}})
+    };
     let elsewhere = json!({"metadata": {"namespace": "till"}});
     let mut asked = elsewhere.clone();
     asked["metadata"]["labels"] = json!({"listless.dev/inject": "true"});
+    let mut withdrawn = asked.clone();
+    withdrawn["metadata"]["annotations"] = json!({"listless.dev/inject": "false"});
     let fine = counted(&[
-        with("no", no),
+        with("no", no("labels", "false")),
+        with("disabled", no("labels", "disabled")),
+        with("annotated", no("annotations", "false")),
+        with("withdrawn", withdrawn),
         with("elsewhere", elsewhere),
         with("host", json!({"spec": {"hostNetwork": true}})),
         with("done", json!({"status": {"phase": "Succeeded"}})),

@@ -47,6 +47,14 @@ pub(super) fn wanted(variable: &str, port: u16) -> String {
     if variable == HOST { LOOPBACK.to_owned() } else { port.to_string() }
 }
 
+/// Reports whether a container's exceptions from its proxy may be in `envFrom`. Exceptions that are
+/// added to `env` would replace them.
+pub(super) fn may_hide_exceptions(container: &Value) -> bool {
+    has_proxy(container)
+        && !super::pod::list(container, "envFrom").is_empty()
+        && EXCEPTIONS.iter().all(|name| variable(container, name).is_none())
+}
+
 /// Redirects a container to the sidecar. Records its original variables in `before`, unless it
 /// `is_led` already. Returns its earlier list of them if that was empty.
 pub(super) fn redirect(
@@ -74,7 +82,7 @@ pub(super) fn redirect(
         }
     }
     let was = if missing.is_empty() { None } else { editor.insert(&env, 0, missing) };
-    if PROXIES.iter().any(|name| is_set(editor, container, name)) {
+    if container.of(editor.document()).is_some_and(has_proxy) {
         except_local(editor, container, before);
     }
     was
@@ -163,6 +171,7 @@ fn current(editor: &Editor, container: &Pointer, name: &str) -> Option<(usize, V
     Some((index, variable.clone()))
 }
 
-fn is_set(editor: &Editor, container: &Pointer, name: &str) -> bool {
-    current(editor, container, name).is_some_and(|(_, variable)| literal(&variable) != Some(""))
+fn has_proxy(container: &Value) -> bool {
+    let is_set = |(_, variable): (usize, &Value)| literal(variable) != Some("");
+    PROXIES.iter().any(|name| variable(container, name).is_some_and(is_set))
 }

@@ -49,6 +49,9 @@ reasons! {
     /// The mounted volume has no token for the apiserver, or no authority.
     UnusableServiceAccount = "unusable_service_account":
         "the mounted service account lacks a token for the apiserver or ca.crt",
+    /// The exceptions from a container's proxy may be in `envFrom`, where they cannot be extended.
+    UnknownProxyExceptions = "unknown_proxy_exceptions":
+        "a container has a proxy in env, and its NO_PROXY may be in envFrom; set NO_PROXY in env",
     /// Its containers use different apiservers.
     ConflictingApiserverEnv = "conflicting_apiserver_env":
         "containers have different addresses of the apiserver, or one that cannot be copied",
@@ -93,6 +96,11 @@ pub enum Note {
         /// The missing part.
         detail: String,
     },
+    /// The exceptions from the container's proxy may be in `envFrom`; the container is unchanged.
+    UnknownProxyExceptions {
+        /// The container.
+        container: String,
+    },
 }
 
 // === impl Skip ===
@@ -124,6 +132,7 @@ impl Note {
         match self {
             Self::KubeconfigPresent { .. } => "kubeconfig_present",
             Self::VolumeLeftAlone { .. } => "volume_left_alone",
+            Self::UnknownProxyExceptions { .. } => "unknown_proxy_exceptions",
         }
     }
 }
@@ -139,6 +148,11 @@ impl fmt::Display for Note {
             Self::VolumeLeftAlone { container, detail } => {
                 write!(f, "container {container} is unchanged: {detail}")
             }
+            Self::UnknownProxyExceptions { container } => write!(
+                f,
+                "container {container} is unchanged: it has a proxy in env, and its NO_PROXY may \
+                 be in envFrom; set NO_PROXY in env"
+            ),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::{
     environment::{ADDRESS, HOST, PORT, literal, variable, wanted},
     pod::{ContainerPlace, Pod, list, name},
     reason::{Skip, SkipReason},
-    settings::{self, Settings, Wish},
+    settings::{self, ADMIN_PORT, HEALTH_PORT, Settings, Wish},
     sidecar,
 };
 
@@ -78,10 +78,27 @@ pub(super) fn taken(pod: &Pod<'_>, port: u16) -> Result<(), Skip> {
         return Err(Skip::because(SkipReason::NameTaken, taken));
     }
     let mut places = pod.places().into_iter();
-    match places.find_map(|place| settings::collision(place.container, port)) {
+    match places.find_map(|place| collision(place.container, port)) {
         Some(detail) => Err(Skip::because(SkipReason::PortTaken, detail)),
         None => Ok(()),
     }
+}
+
+/// Returns the sidecar's own ports, each with its purpose.
+fn ports(port: u16) -> [(u16, &'static str); 3] {
+    [(port, "its clients"), (HEALTH_PORT, "probes"), (ADMIN_PORT, "operators")]
+}
+
+/// Returns the sidecar's port that this container uses, if any.
+fn collision(container: &Value, port: u16) -> Option<String> {
+    let declared = list(container, "ports").iter();
+    let numbers = declared
+        .filter(|declared| declared["protocol"].as_str().is_none_or(|name| name == "TCP"))
+        .filter_map(|declared| declared["containerPort"].as_u64());
+    let taken = |number: u64| ports(port).into_iter().find(|(own, _)| u64::from(*own) == number);
+    numbers.filter_map(taken).next().map(|(own, what)| {
+        format!("container {} has port {own}, which the sidecar needs for {what}", name(container))
+    })
 }
 
 /// Skips pods whose containers have apiserver addresses that one sidecar cannot serve.

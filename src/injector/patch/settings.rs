@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{
-    pod::{self, Pod},
+    pod::Pod,
     quantity,
     reason::{Skip, SkipReason},
 };
@@ -27,6 +27,8 @@ pub struct Settings {
     pub revision: String,
     /// The sidecar's port on loopback. It uses two more for probes and operators.
     pub port: u16,
+    /// The address of the sidecar's health and metrics, without a port, as in a URL.
+    pub health_address: String,
     /// The sidecar's mode.
     pub mode: Mode,
     /// The freshness of its responses.
@@ -66,6 +68,7 @@ pub struct Resources {
 pub(super) struct Choice {
     pub(super) image: String,
     pub(super) port: u16,
+    pub(super) health_address: String,
     pub(super) mode: Mode,
     pub(super) resources: Resources,
     /// The generated configuration. `None` if the pod has its own.
@@ -116,6 +119,7 @@ impl Default for Settings {
             version: version.to_owned(),
             revision: "default".to_owned(),
             port: 16443,
+            health_address: "0.0.0.0".to_owned(),
             mode: Mode::default(),
             freshness: Freshness::default(),
             resources: Resources::default(),
@@ -194,6 +198,7 @@ impl Choice {
         Ok(Self {
             image: image(pod)?.unwrap_or(&settings.image).to_owned(),
             port: port(pod)?.unwrap_or(settings.port),
+            health_address: settings.health_address.clone(),
             mode: mode_of_own.or(mode).unwrap_or(settings.mode),
             resources,
             generated_config,
@@ -377,24 +382,4 @@ impl Resources {
             "limits": {"cpu": self.cpu_limit, "memory": self.memory_limit},
         })
     }
-}
-
-/// Returns the sidecar's own ports, each with its purpose.
-pub(super) fn ports(port: u16) -> [(u16, &'static str); 3] {
-    [(port, "its clients"), (HEALTH_PORT, "probes"), (ADMIN_PORT, "operators")]
-}
-
-/// Returns the sidecar's port that this container uses, if any.
-pub(super) fn collision(container: &Value, port: u16) -> Option<String> {
-    let declared = pod::list(container, "ports").iter();
-    let numbers = declared
-        .filter(|declared| declared["protocol"].as_str().is_none_or(|name| name == "TCP"))
-        .filter_map(|declared| declared["containerPort"].as_u64());
-    let taken = |number: u64| ports(port).into_iter().find(|(own, _)| u64::from(*own) == number);
-    numbers.filter_map(taken).next().map(|(own, what)| {
-        format!(
-            "container {} has port {own}, which the sidecar needs for {what}",
-            pod::name(container)
-        )
-    })
 }

@@ -63,7 +63,7 @@ pub(super) fn container(
         "--mirror=/run/listless/sa".to_owned(),
         "--state=/run/listless/state".to_owned(),
         format!("--config=/run/listless/config/{CONFIG_FILE}"),
-        format!("--health=0.0.0.0:{HEALTH_PORT}"),
+        format!("--health={}:{HEALTH_PORT}", choice.health_address),
         format!("--admin=127.0.0.1:{ADMIN_PORT}"),
     ];
     let mut mounts = vec![

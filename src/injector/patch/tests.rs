@@ -139,6 +139,49 @@ fn operations_are_written_as_json_patches() {
 }
 
 #[test]
+fn a_container_whose_proxy_exceptions_may_be_in_env_from_is_unchanged() {
+    let proxy = json!({"name": "HTTPS_PROXY", "value": "http://proxy:3128"});
+    let exceptions = json!({"name": "no_proxy", "value": ".svc"});
+    let none = json!({"name": "HTTPS_PROXY", "value": ""});
+    let with = |env: Value, env_from: Value| {
+        let mut pod = pod(json!({}));
+        pod["spec"]["containers"][0]["env"] = env;
+        pod["spec"]["containers"][0]["envFrom"] = env_from;
+        pod
+    };
+    let map = json!([{"configMapRef": {"name": "proxy"}}]);
+    assert_eq!(reason(&with(json!([proxy]), map.clone())), SkipReason::UnknownProxyExceptions);
+    for (env, env_from) in [
+        (json!([proxy]), json!([])),
+        (json!([proxy]), Value::Null),
+        (json!([proxy, exceptions]), map.clone()),
+        (json!([none]), map.clone()),
+        (json!([]), map.clone()),
+    ] {
+        let after = injected(&with(env.clone(), env_from.clone()));
+        let host = &after["spec"]["containers"][0]["env"][0]["name"];
+        assert_eq!(host, "KUBERNETES_SERVICE_HOST", "{env} {env_from}");
+    }
+    let mut later = injected(&with(json!([]), map));
+    later["spec"]["containers"][0]["env"].as_array_mut().unwrap().push(proxy);
+    let env = &injected(&later)["spec"]["containers"][0]["env"];
+    assert_eq!(env[4]["name"], "NO_PROXY", "it already uses the sidecar: {env}");
+}
+
+#[test]
+fn sidecars_serve_health_at_the_address_of_the_settings() {
+    let pod = pod(json!({}));
+    for address in ["0.0.0.0", "[::]"] {
+        let settings = Settings { health_address: address.to_owned(), ..Settings::default() };
+        let patch = patch(&pod, "shop", &settings).expect("a patch");
+        let after = applied(&pod, &patch.operations);
+        let arguments = after["spec"]["initContainers"][0]["args"].as_array().unwrap();
+        assert!(arguments.contains(&json!(format!("--health={address}:16020"))), "{arguments:?}");
+    }
+    assert_eq!(Settings::default().health_address, "0.0.0.0");
+}
+
+#[test]
 fn probes_use_the_sidecars_health_port() {
     let pod = injected(&pod(json!({})));
     let sidecar = &pod["spec"]["initContainers"][0];

@@ -31,6 +31,7 @@ const REASONS: &[(&str, &[&str])] = &[
             "skip-account-private",
         ],
     ),
+    ("unknown_proxy_exceptions", &["skip-proxy-exceptions"]),
     (
         "conflicting_apiserver_env",
         &["address-conflict", "address-of-one", "address-ours", "address-refers"],

@@ -355,6 +355,7 @@ fn wrong_flags_exit_with_2_and_are_named() {
         (&["--image", "a b"], "image"),
         (&["--port", "16020"], "16020"),
         (&["--port", "80"], "--port"),
+        (&["--sidecar-health-address", "10.0.0.1"], "--sidecar-health-address"),
         (&["--mode", "audit"], "--mode"),
         (&["--authority-lifetime", "1s"], "--authority-lifetime"),
     ] {

@@ -27,6 +27,7 @@
 - --mode={{ .mode }}
 - --freshness={{ .freshness }}
 - --port={{ .port }}
+- --sidecar-health-address={{ ternary "[::]" "0.0.0.0" (hasPrefix "[" $address) }}
 - --cpu-request={{ .resources.requests.cpu }}
 - --cpu-limit={{ .resources.limits.cpu }}
 - --memory-request={{ .resources.requests.memory }}
