@@ -208,7 +208,10 @@ impl Checker {
             sleep(REST_MIN).await;
             match Check::now(check.replica.clone()) {
                 Some(next) => check = next,
-                None => break,
+                None => {
+                    result = Err(Unanswered::Superseded);
+                    break;
+                }
             }
         }
         let (now, random) = (Instant::now(), (cache.random)());
@@ -293,9 +296,11 @@ impl Check {
             Extent::Bytes => exchange.objects_at(version).await?,
         };
         let mut comparison = Comparison::new(self.held.clone(), extent, item_bytes_max);
+        let mut read = 0;
         while let Some(piece) = next_piece(&mut body).await? {
+            read += piece.len() as u64;
             *bytes += piece.len() as u64;
-            if *bytes > bytes_max {
+            if read > bytes_max {
                 return Err(Unanswered::TooLong);
             }
             comparison.feed(&piece)?;

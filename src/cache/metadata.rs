@@ -9,6 +9,7 @@ mod encode;
 use std::{borrow::Cow, collections::VecDeque, str};
 
 use bytes::Bytes;
+use memchr::memmem;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -21,11 +22,19 @@ use super::{
     table::Moment,
 };
 use crate::api::{
+    form::Form,
     media::{MetadataVersion, Partial, Representation},
     query::Query,
 };
 
 pub(super) use encode::encoded;
+
+/// The starts of annotations that conversions of daemon sets, deployments and autoscalers add.
+const CONVERTED: [&[u8]; 3] = [
+    b"deprecated.daemonset.template.generation",
+    b"deprecated.deployment.rollback",
+    b"autoscaling.alpha.kubernetes.io/",
+];
 
 /// An object of which only the metadata is parsed.
 #[derive(Deserialize)]
@@ -157,7 +166,8 @@ pub(super) fn partial(raw: &[u8], style: Style, version: MetadataVersion) -> Opt
         Style::Typed => {
             let text = text.strip_prefix(TYPED_START)?;
             let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
-            values.next()?.ok()?.get().into()
+            let metadata = values.next()?.ok()?.get();
+            (!is_converted(metadata.as_bytes(), Form::Json)).then_some(metadata)?.into()
         }
         Style::Custom => {
             let Item { metadata } = serde_json::from_str(text).ok()?;
@@ -165,6 +175,16 @@ pub(super) fn partial(raw: &[u8], style: Style, version: MetadataVersion) -> Opt
         }
     };
     Some(format!(r#"{}"metadata":{metadata}}}"#, head("PartialObjectMetadata", version)))
+}
+
+/// Reports whether a conversion of the object added annotations, which the apiserver does not send with metadata
+/// alone.
+pub(super) fn is_converted(metadata: &[u8], form: Form) -> bool {
+    let is_name = |at: usize| {
+        // In JSON, a name follows a quote; the text may also be a part of a value.
+        form == Form::Protobuf || at.checked_sub(1).and_then(|at| metadata.get(at)) == Some(&b'"')
+    };
+    CONVERTED.iter().any(|name| memmem::find_iter(metadata, name).any(is_name))
 }
 
 // === impl ObjectMeta ===
@@ -207,7 +227,7 @@ pub(super) fn head(kind: &str, version: MetadataVersion) -> String {
 mod tests {
     use super::*;
     use crate::{
-        api::{GroupVersionResource, Scope, form::Form},
+        api::{GroupVersionResource, Scope},
         cache::{form::Envelope, reader::Reader, rebuild::Rebuild, testing::pods},
     };
 
@@ -292,6 +312,18 @@ mod tests {
         ] {
             assert_eq!(metadata_of(&THING.replace(usual, odd)), None, "{odd}");
         }
+    }
+
+    #[test]
+    fn metadata_that_a_conversion_changed_is_not_returned() {
+        let of = |annotation: &str| {
+            let raw =
+                format!(r#"{TYPED_START}{{"name":"d","annotations":{{"{annotation}":"1"}}}}}}"#);
+            partial(raw.as_bytes(), Style::Typed, MetadataVersion::V1)
+        };
+        assert!(of("example.com/a").is_some());
+        assert_eq!(of("deprecated.daemonset.template.generation"), None);
+        assert_eq!(of("autoscaling.alpha.kubernetes.io/conditions"), None);
     }
 
     #[test]

@@ -325,10 +325,13 @@ impl Replica {
 
     /// Replaces the published state and wakes waiting readers.
     pub(super) fn publish(&self, change: impl FnOnce(&mut Published)) {
+        // Readers withdraw proofs beside the reflector: no change may undo another one.
+        let mut aliases = self.aliases.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = Published::clone(&self.published.load());
         change(&mut next);
         self.published.store(Arc::new(next));
-        self.aliases.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        aliases.clear();
+        drop(aliases);
         self.tick.change(|()| {});
     }
 

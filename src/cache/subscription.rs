@@ -18,7 +18,7 @@ use super::{
     table::table_line,
 };
 use crate::{
-    api::{media::Representation, query::Query, version::ResourceVersion},
+    api::{form::Form, media::Representation, query::Query, version::ResourceVersion},
     notify::Follower,
 };
 
@@ -288,9 +288,9 @@ impl Subscription {
 
     /// Returns the error that makes a client list again.
     pub fn expired_error(&self) -> Bytes {
-        match *self.envelope {
-            Envelope::Protobuf(_) => protobuf_error(),
-            Envelope::Json(_) | Envelope::Table(_) => json_error(),
+        match self.representation.form(self.envelope.form()) {
+            Form::Protobuf => protobuf_error(),
+            Form::Json | Form::Table => json_error(),
         }
     }
 }

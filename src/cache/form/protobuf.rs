@@ -12,6 +12,7 @@ use bytes::Bytes;
 use super::Whole;
 use crate::{
     api::{
+        form::Form,
         media::{MetadataVersion, Partial, Representation},
         protobuf::{
             MAGIC,
@@ -22,7 +23,7 @@ use crate::{
         },
         version::ResourceVersion,
     },
-    cache::{history::Change, portion::ListMeta},
+    cache::{history::Change, metadata::is_converted, portion::ListMeta},
 };
 
 /// The types of a resource's lists and objects.
@@ -179,7 +180,8 @@ pub(in crate::cache) fn payload_range(raw: &[u8]) -> Range<usize> {
 /// PartialObjectMetadata.
 fn metadata_of(payload: &[u8]) -> Option<&[u8]> {
     let metadata = Fields::of(payload).next()?.ok()?;
-    if metadata.number == 1 { payload.get(..metadata.end) } else { None }
+    let metadata = payload.get(..metadata.end).filter(|_| metadata.number == 1)?;
+    (!is_converted(metadata, Form::Protobuf)).then_some(metadata)
 }
 
 /// Returns ListMeta of a complete list.

@@ -44,7 +44,6 @@ impl Reflector {
         self.counters.lists.increment();
         if base.is_some() {
             self.counters.relists.increment();
-            self.replica.usage().relists += 1;
         }
         let (asked_at, sent) = (Instant::now(), self.replica.clock().own());
         let body = self.exchange.list(from.as_ref()).await?;
@@ -121,6 +120,7 @@ impl Reflector {
         tracing::info!(
             resource = %query.resource, scope = query.scope.as_str(), objects, %version, "listed"
         );
+        let is_relist = self.snapshot().is_some();
         let mut history = self.replica.history();
         history.reset(version.clone());
         self.replica.publish(|published| {
@@ -132,6 +132,9 @@ impl Reflector {
                 published.prove(newest_at);
             }
         });
+        drop(history);
+        // States that were kept until now may have other bytes.
+        self.replica.usage().relists += u64::from(is_relist);
     }
 }
 

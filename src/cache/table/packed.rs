@@ -12,7 +12,10 @@ use super::{
     proof::{Age, Unproven},
     row::{Parts, range},
 };
-use crate::{api::version::ResourceVersion, cache::object::json_at};
+use crate::{
+    api::{form::Form, version::ResourceVersion},
+    cache::{metadata::is_converted, object::json_at},
+};
 
 /// A row and its notes.
 #[derive(Clone, Copy, Debug)]
@@ -43,13 +46,6 @@ const AGE_BYTES: usize = 16;
 /// ages, or the column.
 const PROVEN: u8 = 0;
 const NOT_PROVEN: u8 = 1;
-
-/// The starts of annotations that conversions of daemon sets, deployments and autoscalers add.
-const CONVERTED: [&str; 3] = [
-    r#""deprecated.daemonset.template.generation"#,
-    r#""deprecated.deployment.rollback"#,
-    r#""autoscaling.alpha.kubernetes.io/"#,
-];
 
 /// The text between the start of a built-in type's object and its metadata.
 const METADATA: &str = r#","metadata":"#;
@@ -178,13 +174,7 @@ fn typed_metadata(row: &str, parts: &Parts<'_>) -> Option<Range<usize>> {
     let start = parts.object.find(METADATA)? + METADATA.len();
     let mut values = serde_json::Deserializer::from_str(parts.object.get(start..)?).into_iter();
     let metadata: &RawValue = values.next()?.ok()?;
-    range(row, metadata.get()).filter(|_| !is_converted(metadata.get()))
-}
-
-/// Reports whether a conversion of the object added annotations, which the metadata of its row does
-/// not have.
-fn is_converted(metadata: &str) -> bool {
-    CONVERTED.iter().any(|name| metadata.contains(name))
+    range(row, metadata.get()).filter(|_| !is_converted(metadata.get().as_bytes(), Form::Json))
 }
 
 #[cfg(test)]

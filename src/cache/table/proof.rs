@@ -139,10 +139,12 @@ impl Window {
             if quoted(&human(passed)) == told {
                 return true;
             }
-            passed = reads_alike_until(passed);
-            if passed > last {
+            let next = reads_alike_until(passed);
+            // The longest time that can be counted has no next text.
+            if next > last || next <= passed {
                 return false;
             }
+            passed = next;
         }
     }
 }
@@ -163,7 +165,10 @@ impl Age {
 
     /// Returns a moment before which the text does not change.
     pub(super) fn alike_until(&self, now: Moment) -> Moment {
-        self.since.plus(reads_alike_until(now.since(self.since)))
+        match reads_alike_until(now.since(self.since)) {
+            i64::MAX => Moment(i64::MAX),
+            passed => self.since.plus(passed),
+        }
     }
 }
 

@@ -40,6 +40,21 @@ fn pod(finished: &str) -> String {
     )
 }
 
+/// The time since then is longer than can be counted.
+#[test]
+fn a_timestamp_of_long_ago_proves_nothing_and_ends_the_search() {
+    let object = format!(
+        r#"{{"metadata":{{"annotations":{{"x":"1700-01-01T00:00:00Z"}},"creationTimestamp":"{CREATED}"}}}}"#
+    );
+    let of = |text: &str| proven(vec![Rule::Since(Source::Date(None))], text, &object, 300);
+    let created = Moment::parse(CREATED).expect("a timestamp");
+    assert_eq!(of(r#""5m""#), Ok(vec![("5m".to_owned(), created)]));
+    assert!(of(r#""7m""#).is_err());
+    let old = Moment::parse("1700-01-01T00:00:00Z").expect("a timestamp");
+    assert_eq!(of(r#""292y""#), Ok(vec![("292y".to_owned(), old)]));
+    assert_eq!(Age { start: 0, end: 4, since: old }.alike_until(created), Moment(i64::MAX));
+}
+
 #[test]
 fn a_cell_that_reads_as_it_came_is_proven() {
     let rules = || vec![Rule::Fixed, Rule::Since(Source::Restarts), Rule::Since(Source::Created)];

@@ -147,6 +147,13 @@ fn metadata() -> Vec<Case> {
         ] {
             cases.push(accepting(target, &list, 200));
         }
+        // A conversion adds annotations to these, which their metadata alone does not have.
+        for target in [
+            "/apis/apps/v1/namespaces/shop/daemonsets",
+            "/apis/autoscaling/v1/namespaces/shop/horizontalpodautoscalers",
+        ] {
+            cases.push(free(accepting(target, &list, 200), true));
+        }
         let object = list.replace("List", "");
         // Other objects are among the cases of one object.
         cases.push(accepting("/api/v1/namespaces/shop", &object, 200));
