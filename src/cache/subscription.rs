@@ -302,3 +302,37 @@ enum Scan {
     /// The scan limit was reached.
     More,
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::{
+        api::{
+            GroupVersionResource, Scope,
+            media::{MetadataVersion, Partial},
+        },
+        cache::testing::{pods, replica},
+    };
+
+    #[tokio::test]
+    async fn an_error_has_the_form_of_the_events_before_it() {
+        let query = Query::all(GroupVersionResource::new("", "v1", "pods"), Scope::All);
+        let (replica, seen) = (replica(query.clone(), Instant::now()), pods(50, &[]));
+        replica.publish(|published| published.snapshot = Some(seen.clone()));
+        let metadata =
+            |form| Representation::Metadata(Partial { version: MetadataVersion::V1, form });
+        for (representation, is_json) in [
+            (Representation::Object, true),
+            (metadata(Form::Json), true),
+            (metadata(Form::Protobuf), false),
+        ] {
+            let open = |begin| {
+                Subscription::open(&replica, &seen, 0, query.clone(), representation, begin)
+            };
+            let error = open(&Begin::Now).expect("a watch").expired_error();
+            assert_eq!(error.starts_with(b"{"), is_json, "{representation:?}");
+        }
+    }
+}

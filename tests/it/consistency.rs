@@ -135,7 +135,12 @@ async fn a_replica_that_lost_an_event_is_found_stops_answering_and_begins_anew()
     let simulator = populated();
     let loses = Arc::new(AtomicBool::new(false));
     let lossy = Lossy { simulator: simulator.clone(), loses: loses.clone() };
-    let setup = Setup::of(simulator).upstream(lossy).consistency(restarting());
+    // The bound is that of each list: two do not fit into it.
+    let metadata = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+    let straight = Setup::of(simulator.clone()).in_memory().straight();
+    let listed = straight.with("accept", metadata).get(PODS).await.body.len() as u64;
+    let bounded = Consistency { bytes_max: listed * 3 / 2, ..restarting() };
+    let setup = Setup::of(simulator).upstream(lossy).consistency(bounded);
     let proxy = setup.in_memory();
     proxy.warm(PODS).await;
     let client = proxy.client();
