@@ -79,8 +79,9 @@ impl StreamedWatches {
                 return;
             }
             let now = Instant::now();
-            // Each is dropped after its lock was given back.
-            watches.iter().for_each(|watch| drop(stalled(&mut lock(watch), now)));
+            let ended = watches.iter().filter_map(|watch| stalled(&mut lock(watch), now));
+            // They are dropped after all locks were given back.
+            drop(ended.collect::<Vec<_>>());
         }
     }
 }
