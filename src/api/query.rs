@@ -45,6 +45,12 @@ impl Query {
         self.labels.bytes() + self.fields.bytes()
     }
 
+    /// Reports whether objects of a resource have the fields that this query selects by: those of the
+    /// other API group of events have others.
+    pub fn can_select_among(&self, resource: &GroupVersionResource) -> bool {
+        self.resource == *resource || self.fields.is_everything()
+    }
+
     /// Reports whether the query has neither label nor field requirements.
     pub fn selects_all(&self) -> bool {
         self.labels.is_everything() && self.fields.is_everything()

@@ -152,11 +152,10 @@ fn examine(doubt: &Doubt, held: Held<'_>, views: &[View]) -> Option<Finding> {
     })
 }
 
-/// Examines a doubt by the events of a replica that holds the shown collection. Objects of the
-/// other API group of events have other fields.
+/// Examines a doubt by the events of a replica that holds the shown collection.
 fn by_sibling(doubt: &Doubt, held: Held<'_>, view: &View) -> Option<Finding> {
     let of = doubt.of.as_ref().filter(|of| view.replica.query().covers(of))?;
-    if of.resource != held.query.resource && !held.query.fields.is_everything() {
+    if !held.query.can_select_among(&of.resource) {
         return None;
     }
     let history = view.replica.history();

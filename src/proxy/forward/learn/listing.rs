@@ -130,8 +130,7 @@ impl Listing {
         let older = self.replicas.iter().filter(|replica| replica.snapshot.version() < version);
         let mut passed = Vec::new();
         for replica in older {
-            let held = replica.view.replica.query();
-            if held.resource != query.resource && !query.fields.is_everything() {
+            if !query.can_select_among(&replica.view.replica.query().resource) {
                 return None;
             }
             let history = replica.view.replica.history();
