@@ -18,6 +18,13 @@ const OWNER_REFERENCE_ORDER: &[&str] =
 const MANAGED_FIELDS_ORDER: &[&str] =
     &["manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"];
 
+/// The starts of annotations that are not stored, but added when a whole object is converted to its version.
+const CONVERTED: [&str; 3] = [
+    "deprecated.daemonset.template.generation",
+    "deprecated.deployment.rollback",
+    "autoscaling.alpha.kubernetes.io/",
+];
+
 /// Reduces the response of a GET or LIST to metadata.
 pub(super) async fn converted(answered: Response<Body>, wanted: Metadata) -> Response<Body> {
     let (parts, body) = answered.into_parts();
@@ -77,6 +84,11 @@ fn partial(kind: &str, api_version: &str, metadata: Json) -> Json {
 
 fn metadata(object: &Json) -> Json {
     let mut metadata = object.get("metadata").cloned().unwrap_or(Json::Null);
+    if let Some(mut annotations) = metadata.get("annotations").cloned() {
+        let is_converted = |name: &str| CONVERTED.iter().any(|start| name.starts_with(start));
+        annotations.members_mut().retain(|(name, _)| !is_converted(name));
+        metadata.set("annotations", annotations);
+    }
     metadata.members_mut().retain(|(_, value)| !value.is_blank());
     metadata.order_members(METADATA_ORDER);
     for (list, order) in
