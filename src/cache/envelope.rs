@@ -19,7 +19,7 @@ pub struct JsonEnvelope {
     /// The start of a typed object, in place of the `{` of a list's item.
     prefix: String,
     api_version: String,
-    /// The kind of a list's items, if the list's kind shows it.
+    /// The kind of a list's items, if it is known.
     kind: Option<String>,
 }
 
@@ -62,6 +62,12 @@ struct OuterMetadata<'a> {
     resource_version: Cow<'a, str>,
 }
 
+/// The kind that an item of a custom resource's list names.
+#[derive(Debug, Deserialize)]
+pub(super) struct Kind {
+    kind: String,
+}
+
 const TYPED_TRAILER: &str = "]}\n";
 const CUSTOM_END: &str = "\"}}\n";
 
@@ -100,13 +106,20 @@ impl JsonEnvelope {
             Style::Typed => format!(r#"{{"kind":{},"apiVersion":{version},"#, quoted(kind?)),
             Style::Custom => String::from("{"),
         };
-        let (api_version, kind) = (api_version.to_owned(), kind.map(str::to_owned));
-        Some(Self { style, before_version, prefix, api_version, kind })
+        // A definition may name its lists as it likes (`listKind`).
+        let kind = kind.filter(|_| style == Style::Typed).map(str::to_owned);
+        Some(Self { style, before_version, prefix, api_version: api_version.to_owned(), kind })
     }
 
-    /// Returns the kind of a list's items, if the list's kind shows it.
+    /// Returns the kind of a list's items; `None` for a custom resource of which no item was
+    /// listed.
     pub fn kind(&self) -> Option<&str> {
         self.kind.as_deref()
+    }
+
+    /// Learns the kind of a custom resource's items from one of them.
+    pub(super) fn learn_kind(&mut self, item: Kind) {
+        self.kind.get_or_insert(item.kind);
     }
 
     /// Returns the family.

@@ -74,7 +74,7 @@ impl Envelope {
         }
     }
 
-    /// Returns the kind of a list's items, if the list's kind shows it.
+    /// Returns the kind of a list's items, if it is known.
     pub fn kind(&self) -> Option<&str> {
         match self {
             Self::Json(json) => json.kind(),

@@ -124,6 +124,11 @@ impl Reader {
         &self.api_version
     }
 
+    /// Returns the form of the objects.
+    pub(super) fn form(&self) -> Form {
+        self.form
+    }
+
     /// Returns the memory of shared pairs, estimated.
     pub(super) fn bytes(&self) -> usize {
         self.interner.bytes()

@@ -379,3 +379,21 @@ impl Drop for Attached {
         self.0.watchers.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::{fixture, testing};
+
+    #[test]
+    fn concurrent_publications_do_not_undo_each_other() {
+        const EACH: u32 = 20_000;
+        let replica = testing::replica(fixture::query(None, "", ""), Instant::now());
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| (0..EACH).for_each(|_| replica.publish(|next| next.epoch += 1)));
+            }
+        });
+        assert_eq!(replica.published().epoch, 2 * EACH);
+    }
+}

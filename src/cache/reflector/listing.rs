@@ -10,13 +10,13 @@ use super::{
     failure::{ReflectorFailure, Step},
 };
 use crate::{
-    api::version::ResourceVersion,
+    api::{form::Form, version::ResourceVersion},
     body::Body,
     cache::{
         budget::Reservation,
-        envelope::Style,
+        envelope::{Kind, Style},
         form::{Envelope, ListSplitter},
-        reader::Reader,
+        reader::{ObjectError, Reader},
         rebuild::Rebuild,
         replica::{Link, SyncState},
         store::Snapshot,
@@ -30,6 +30,8 @@ struct Listing<'a> {
     rebuild: Rebuild,
     /// The style of the items so far.
     style: Option<Style>,
+    /// The kind that the first of a custom resource's items names.
+    kind: Option<Kind>,
 }
 
 // === impl Reflector ===
@@ -87,6 +89,7 @@ impl Reflector {
             reader: &mut self.reader,
             rebuild: Rebuild::of(base, self.replica.form(), self.budget.pool().clone()),
             style: None,
+            kind: None,
         };
         let mut reserved = Reservation::of(&self.budget);
         while let Some(piece) = next_piece(&mut body).await? {
@@ -146,17 +149,24 @@ impl Listing<'_> {
         if *self.style.get_or_insert(style) != style {
             return Err(ReflectorFailure::NotUnderstood);
         }
+        if self.kind.is_none() && style == Style::Custom && self.reader.form() == Form::Json {
+            let kind = serde_json::from_slice(item).map_err(ObjectError::Malformed)?;
+            self.kind = Some(kind);
+        }
         Ok(self.rebuild.push(object)?)
     }
 
     fn finish(
         self,
-        envelope: Envelope,
+        mut envelope: Envelope,
         version: ResourceVersion,
     ) -> Result<Snapshot, ReflectorFailure> {
         let same_style = self.style.is_none_or(|style| style == envelope.style());
         if !same_style || envelope.api_version() != self.reader.api_version() {
             return Err(ReflectorFailure::NotUnderstood);
+        }
+        if let (Envelope::Json(json), Some(kind)) = (&mut envelope, self.kind) {
+            json.learn_kind(kind);
         }
         Ok(self.rebuild.finish(version, envelope)?)
     }

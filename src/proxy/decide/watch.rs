@@ -123,15 +123,27 @@ impl WatchCandidate<'_> {
     /// Returns the reason why a replica's objects cannot be sent, whatever their state.
     fn refusal(&self, view: &View, snapshot: &Snapshot) -> Option<ForwardReason> {
         let (watch, encoding) = (self.watch, self.encoding);
-        let names_kind = encoding.representation == Representation::Object && watch.bookmarks;
         if !is_path_known(&watch.query, false, view.replica.query(), snapshot) {
             Some(ForwardReason::PathUnknown)
         } else if encoding.is_refused(snapshot) {
             Some(ForwardReason::MediaType(UnmodelledMedia::Protobuf))
-        } else if names_kind && snapshot.envelope().kind().is_none() {
-            Some(ForwardReason::NotCovered(Absence::NotReplicable))
         } else {
             None
+        }
+    }
+
+    /// Returns the reason why the bookmark that ends the initial events cannot be printed yet: a
+    /// row's cells, or a custom resource's kind, are first known from one of the apiserver's.
+    fn lacks_bookmark(&self, replica: &Replica, snapshot: &Snapshot) -> Option<ForwardReason> {
+        if !self.watch.bookmarks || replica.knows_bookmark() {
+            return None;
+        }
+        match self.encoding.representation {
+            Representation::Table(_) => Some(ForwardReason::MediaType(UnmodelledMedia::Table)),
+            Representation::Object if snapshot.envelope().kind().is_none() => {
+                Some(ForwardReason::NotCovered(Absence::NotReplicable))
+            }
+            Representation::Object | Representation::Metadata(_) => None,
         }
     }
 }
@@ -172,8 +184,8 @@ pub fn decide_watch(
         return keep(reason);
     }
     let state = watch.start == request::Start::State;
-    if state && lacks_bookmark(candidate, &view.replica) {
-        return detour(ForwardReason::MediaType(UnmodelledMedia::Table));
+    if let Some(reason) = candidate.lacks_bookmark(&view.replica, snapshot).filter(|_| state) {
+        return detour(reason);
     }
     let patience = match (&watch.version, state) {
         (VersionMatch::NotOlderThan(_), true) => VERSION_PATIENCE,
@@ -224,12 +236,6 @@ fn continue_after(
     // Changes that the session saw elsewhere are still to come. If the client is ahead of the
     // replica, events up to its version are not sent (S-WATCH-03).
     follow(candidate, view, snapshot, Begin::After(version.clone()))
-}
-
-/// Reports whether the watch needs a bookmark whose row only the apiserver knows so far.
-fn lacks_bookmark(candidate: &WatchCandidate<'_>, replica: &Replica) -> bool {
-    let needs_row = candidate.form() == Form::Table && candidate.watch.bookmarks;
-    needs_row && !replica.knows_bookmark()
 }
 
 fn keep(reason: ForwardReason) -> Step {
