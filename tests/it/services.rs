@@ -81,6 +81,8 @@ fn the_launchd_agent_is_well_formed_and_has_valid_arguments() {
         &elements[at.expect(key) + 1].1
     };
     assert_eq!(after("Label"), "dev.listless.local");
+    // launchd's own PATH does not lead to exec plugins.
+    assert!(after("PATH").starts_with("/opt/homebrew/bin:/usr/local/bin:"));
     let strings: Vec<&str> = elements
         .iter()
         .skip_while(|(_, text)| text != "ProgramArguments")

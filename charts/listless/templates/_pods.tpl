@@ -69,6 +69,15 @@ topologySpreadConstraints:
 {{- end }}
 {{- end }}
 
+{{/* Fails if a pod cannot listen on its ports: (list "injector" values). */}}
+{{- define "listless.checkPorts" -}}
+{{- $part := first . }}
+{{- $values := last . }}
+{{- if eq (int $values.port) (int $values.healthPort) }}
+{{- fail (printf "%s.port and %s.healthPort are both %d: set different ports" $part $part (int $values.port)) }}
+{{- end }}
+{{- end }}
+
 {{- define "listless.logArguments" -}}
 - --log={{ .Values.log.filter }}
 - --log-format={{ .Values.log.format }}

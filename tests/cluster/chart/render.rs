@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
+use listless::api::field::is_built_in_group;
+use serde_json::{Value, json};
 
 use super::helm::{Helm, Major};
 use super::objects::read;
@@ -28,13 +29,23 @@ const WRONG: &[(&str, &[&str])] = &[
         &["/injector/webhook/namespaceExpressions/0"],
     ),
     ("injector.port=70000", &["/injector/port"]),
+    ("injector.port=8081", &["injector.port", "injector.healthPort", "both 8081"]),
     ("injector.resources.limits.memory=lots", &["/injector/resources/limits/memory"]),
     ("injector.sidecar.imagePullSecrets[0]=registry", &["/injector/sidecar/imagePullSecrets/0"]),
     ("injector.sidecar.mode=off", &["/injector/sidecar/mode", "observe"]),
     ("injector.sidecar.port=443", &["/injector/sidecar/port"]),
+    ("injector.sidecar.port=16020", &["injector.sidecar.port", "16020", "another port"]),
+    ("injector.sidecar.port=16021", &["injector.sidecar.port", "16021", "another port"]),
     ("injector.sidecar.resources.limits.gpu=1", &["/injector/sidecar/resources/limits", "gpu"]),
+    ("injector.sidecar.resources.limits.cpu=null", &["/injector/sidecar/resources/limits", "cpu"]),
+    ("injector.sidecar.resources.requests=null", &["/injector/sidecar/resources", "requests"]),
+    ("injector.sidecar.resources=null", &["/injector/sidecar", "resources"]),
     ("image.digest=sha256:abc", &["/image/digest"]),
     ("image.pullPolicy=Sometimes", &["/image/pullPolicy", "IfNotPresent"]),
+    ("image.registry=https://ghcr.io", &["/image/registry"]),
+    ("image.registry=ghcr.io/me/", &["/image/registry"]),
+    ("image.registry=ghcr.io/me:0.1.0", &["/image/registry"]),
+    ("image.registry=ghcr.io/Me", &["/image/registry"]),
     ("test.namespace=Shop", &["/test/namespace"]),
     ("image.tag=a/b", &["/image/tag"]),
     ("listenAddress=everywhere", &["/listenAddress"]),
@@ -59,12 +70,58 @@ const WRONG: &[(&str, &[&str])] = &[
     ("observability.podMonitor.interval=often", &["/observability/podMonitor/interval"]),
     ("observability.dashboard.label=a", &["/observability/dashboard", "label"]),
     ("gateway.enabled=true", &["gateway.tls", "secretName", "certManager"]),
+    (
+        "gateway.enabled=true,gateway.tls.secretName=a,gateway.port=7445",
+        &["gateway.port", "gateway.healthPort", "both 7445"],
+    ),
     ("injector.serviceAccount.create=false", &["injector.serviceAccount", "name"]),
     (
         "gateway.enabled=true,gateway.tls.secretName=a,\
          gateway.configuration.cache.rules[0].resources={*}",
         &["gateway.configuration.cache.rules", "gateway.rbac"],
     ),
+];
+
+/// Settings that look unusual, each with its flag, and lines that they must render.
+const RIGHT: &[(&str, &str, &[&str])] = &[
+    (
+        "--set",
+        "image.registry=ghcr.io/me,image.repository=listless,image.tag=a",
+        &["image: ghcr.io/me/listless:a\n", "- --image=ghcr.io/me/listless:a\n"],
+    ),
+    ("--set", "image.registry=localhost:5000", &["image: localhost:5000/listless-dev/listless:"]),
+    (
+        "--set-json",
+        r#"injector.sidecar.resources={"limits":{"cpu":1.5,"memory":268435456}}"#,
+        &["- --cpu-limit=1.5\n", "- --memory-limit=268435456\n", "- --memory-request=64Mi\n"],
+    ),
+];
+
+/// The groups of the program's `is_built_in_group`.
+const BUILT_IN_GROUPS: [&str; 23] = [
+    "",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "apps",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "autoscaling",
+    "batch",
+    "certificates.k8s.io",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+    "events.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+    "internal.apiserver.k8s.io",
+    "networking.k8s.io",
+    "node.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "resource.k8s.io",
+    "scheduling.k8s.io",
+    "storage.k8s.io",
+    "storagemigration.k8s.io",
 ];
 
 #[test]
@@ -142,6 +199,75 @@ fn every_wrong_value_is_refused_by_its_name() {
         }
     }
     eprintln!("proof: chart: {} wrong values refused by name", WRONG.len());
+}
+
+#[test]
+fn unusual_but_right_values_are_rendered() {
+    for major in Major::ALL {
+        let Some(helm) = Helm::get(major, None) else { return };
+        for (flag, setting, lines) in RIGHT {
+            let chart = chart();
+            let rest = ["--kube-version", WRITTEN, flag, setting];
+            let rendered = helm.output(&[["template", RELEASE, &chart].as_slice(), &rest].concat());
+            let rendered = rendered.unwrap_or_else(|error| panic!("{setting}: {error}"));
+            for line in *lines {
+                assert!(rendered.contains(line), "{setting} with {major:?}: {line:?}\n{rendered}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_rule_for_a_custom_group_below_k8s_io_gives_the_right_to_get_api_services() {
+    let Some(helm) = Helm::get(Major::Four, None) else { return };
+    let custom = [
+        "gateways.gateway.networking.k8s.io",
+        "volumesnapshots.v1.snapshot.storage.k8s.io",
+        "nodes.metrics.k8s.io",
+        "widgets.example.com",
+    ];
+    for name in custom {
+        assert!(gets_api_services(&helm, name), "{name}");
+    }
+    let built_in = BUILT_IN_GROUPS.map(|group| match group {
+        "" => "pods".to_owned(),
+        group => format!("things.{group},things.v1beta1.{group}"),
+    });
+    assert!(!gets_api_services(&helm, &built_in.join(",")), "{built_in:?}");
+}
+
+#[test]
+fn the_chart_and_the_program_have_the_same_built_in_groups() {
+    for group in BUILT_IN_GROUPS {
+        assert!(is_built_in_group(group), "{group:?}: not in src/api/field/kinds.rs");
+    }
+    let path = Path::new(&chart()).join("templates/gateway/_rights.tpl");
+    let template = fs::read_to_string(path).expect("a template");
+    let (_, rest) = template.split_once("$builtIn := list").expect("the list");
+    let (list, _) = rest.split_once("}}").expect("the end of the list");
+    let named: Vec<_> = list.split_whitespace().map(|name| name.trim_matches('"')).collect();
+    assert_eq!(named, BUILT_IN_GROUPS);
+}
+
+/// Reports whether a gateway whose only rule names these resources may get APIServices.
+fn gets_api_services(helm: &Helm, resources: &str) -> bool {
+    let setting = format!(
+        "gateway.enabled=true,gateway.tls.secretName=a,\
+         gateway.configuration.cache.rules[0].resources={{{resources}}}"
+    );
+    let chart = chart();
+    let arguments = ["template", RELEASE, &chart, "--kube-version", WRITTEN, "--set", &setting];
+    let rendered = helm.output(&arguments);
+    let rendered = rendered.unwrap_or_else(|error| panic!("{resources}: {error}"));
+    let objects = read(&rendered).expect("YAML");
+    let roles = objects.iter().filter(|object| object["kind"] == "ClusterRole");
+    let mut rules = roles.filter_map(|role| role["rules"].as_array()).flatten();
+    let wanted = json!({
+        "apiGroups": ["apiregistration.k8s.io"],
+        "resources": ["apiservices"],
+        "verbs": ["get"],
+    });
+    rules.any(|rule| *rule == wanted)
 }
 
 fn objects(text: &str) -> Vec<String> {

@@ -47,9 +47,35 @@
 
 {{/* Not empty if a rule names a group that is not built in: its APIService must then be read. */}}
 {{- define "listless.gateway.foreign" -}}
+{{- /* The groups of is_built_in_group in src/api/field/kinds.rs; other groups below k8s.io are custom. */}}
+{{- $builtIn := list
+  ""
+  "admissionregistration.k8s.io"
+  "apiextensions.k8s.io"
+  "apiregistration.k8s.io"
+  "apps"
+  "authentication.k8s.io"
+  "authorization.k8s.io"
+  "autoscaling"
+  "batch"
+  "certificates.k8s.io"
+  "coordination.k8s.io"
+  "discovery.k8s.io"
+  "events.k8s.io"
+  "flowcontrol.apiserver.k8s.io"
+  "internal.apiserver.k8s.io"
+  "networking.k8s.io"
+  "node.k8s.io"
+  "policy"
+  "rbac.authorization.k8s.io"
+  "resource.k8s.io"
+  "scheduling.k8s.io"
+  "storage.k8s.io"
+  "storagemigration.k8s.io"
+}}
 {{- range . }}
 {{- $group := regexReplaceAll "^[^.]*\\.?(v[0-9]+((alpha|beta)[0-9]+)?(\\.|$))?" . "" }}
-{{- if not (or (has $group (list "" "apps" "autoscaling" "batch" "policy")) (regexMatch "^[a-z.]*\\.k8s\\.io$" $group)) }}
+{{- if not (has $group $builtIn) }}
 {{- . }}
 {{- end }}
 {{- end }}
