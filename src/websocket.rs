@@ -73,6 +73,8 @@ impl Handshake {
         let version = single(headers, &header::SEC_WEBSOCKET_VERSION)?;
         let key = single(headers, &header::SEC_WEBSOCKET_KEY)?.trim();
         let understood = upgrade.eq_ignore_ascii_case("websocket")
+            // The apiserver's handshake reads one line only.
+            && single(headers, &header::CONNECTION).is_some()
             && has_token(headers, "upgrade")
             && version == VERSION
             && !key.is_empty()
@@ -114,6 +116,14 @@ impl Handshake {
 pub fn accept(key: &str) -> String {
     let text = format!("{}{KEY_SUFFIX}", key.trim());
     STANDARD.encode(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes()))
+}
+
+/// Reports whether a request carries a token as a sub-protocol: a credential beside any other.
+pub fn has_bearer(headers: &HeaderMap) -> bool {
+    let protocols = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
+    protocols
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .any(|protocol| protocol.trim_ascii().starts_with(BEARER_PROTOCOL.as_bytes()))
 }
 
 /// Reports whether the Connection headers contain an option.
@@ -231,6 +241,9 @@ mod tests {
             }
             assert_eq!(asked(&pairs), Asked::Other, "{name}: {value}");
         }
+        let mut two_lines = FABRIC8.to_vec();
+        two_lines.insert(0, ("connection", "keep-alive"));
+        assert_eq!(asked(&two_lines), Asked::Other);
     }
 
     #[test]

@@ -10,12 +10,10 @@ mod known;
 use std::fmt;
 
 use aws_lc_rs::hmac;
-use http::{
-    HeaderMap, HeaderName, HeaderValue,
-    header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL},
-};
+use http::{HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
 
 pub use self::known::KnownTokens;
+use crate::websocket::has_bearer;
 
 /// The caller of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,10 +59,6 @@ pub enum Identify {
 /// The maker of the [`BearerId`] of a token.
 pub struct TokenHasher(Box<hmac::Key>);
 
-/// The prefix of a bearer token in a WebSocket sub-protocol, for clients that cannot set headers,
-/// such as browsers.
-const WEBSOCKET_BEARER: &[u8] = b"base64url.bearer.authorization.k8s.io.";
-
 /// The authentication scheme of bearer tokens.
 const SCHEME: &[u8] = b"bearer ";
 
@@ -84,7 +78,7 @@ impl Identify {
         };
         match caller {
             Caller::Other(_) => caller,
-            _ if has_websocket_bearer(headers) => Caller::Other(Unauthenticated::OtherCredential),
+            _ if has_bearer(headers) => Caller::Other(Unauthenticated::OtherCredential),
             _ if !headers.keys().any(is_impersonation) => caller,
             Caller::Own => Caller::Other(Unauthenticated::Impersonating),
             Caller::Bearer(_) => Caller::Other(Unauthenticated::ImpersonatingBearer),
@@ -154,14 +148,6 @@ fn is_bearer_token(credential: &HeaderValue) -> bool {
     let Some((scheme, token)) = bytes.split_at_checked(SCHEME.len()) else { return false };
     let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(byte);
     scheme.eq_ignore_ascii_case(SCHEME) && !token.is_empty() && token.iter().all(is_token)
-}
-
-/// Reports whether the request carries a token as a WebSocket sub-protocol: a second credential.
-fn has_websocket_bearer(headers: &HeaderMap) -> bool {
-    let protocols = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
-    protocols
-        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
-        .any(|protocol| protocol.trim_ascii().starts_with(WEBSOCKET_BEARER))
 }
 
 /// Reports whether the header asks for impersonation.

@@ -3,7 +3,7 @@
 //! Invariant: a caller that the apiserver has not accepted shares nothing, so that it neither waits
 //! for another request nor has others wait for its own.
 
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use hyper::body::Incoming;
 
 use super::{
@@ -66,9 +66,13 @@ impl Proxy {
         learners: Learners<'_>,
     ) -> Result<Response<Body>, upstream::Error> {
         let sender = context.sender();
+        // The apiserver may answer it before it checks the credential.
+        let shows_caller = request.method() != Method::OPTIONS;
         let response = self.forwarder.forward(sender, info, rewriting, request, learners).await?;
-        let judgement = Judgement::of(response.status(), response.headers());
-        self.authorize.learn(sender.caller, judgement).await;
+        if shows_caller {
+            let judgement = Judgement::of(response.status(), response.headers());
+            self.authorize.learn(sender.caller, judgement).await;
+        }
         Ok(response)
     }
 }

@@ -44,6 +44,10 @@ use crate::{
 /// The limit of attempts for one request that the apiserver keeps refusing unprocessed.
 const ATTEMPTS_MAX: usize = 3;
 
+/// The limit of closing connections that one request meets. An apiserver that ends says so on all of
+/// its connections, and each is found out by a request.
+const CLOSING_MAX: usize = 64;
+
 #[cfg(test)]
 pub(super) use self::{backlog::UNREAD_BYTES_MAX, stream::KEPT_BYTES_MAX};
 
@@ -198,7 +202,7 @@ impl Pool {
         let Some(trust) = &self.trust else {
             return self.send(request, self.proven.of(lane)).await;
         };
-        let credential = trust.credential(request.headers());
+        let credential = trust.credential(&request);
         let Some(accepted) = trust.accepted(credential) else {
             let place = match request.extensions().get() {
                 Some(Peer(address)) => {
@@ -228,7 +232,7 @@ impl Pool {
         head.extensions.clear();
         strip_connection_headers(&mut head.headers);
         head.headers.remove(HOST);
-        let mut attempt = 1;
+        let (mut attempt, mut closing) = (1, 0);
         loop {
             let outcome = match lane.acquire().await? {
                 Lease::Http2(connection, slot) => connection.send(&head, body, slot).await,
@@ -241,6 +245,13 @@ impl Pool {
                 Err(RequestFailure::Broken(error)) => return Err(Error::Broken(error)),
                 Err(RequestFailure::Unsent(_, error)) if attempt == ATTEMPTS_MAX => {
                     return Err(Error::Connect(error));
+                }
+                Err(RequestFailure::Unopened(_, error)) if closing == CLOSING_MAX => {
+                    return Err(Error::Connect(error));
+                }
+                Err(RequestFailure::Unopened(unsent, _)) => {
+                    body = *unsent;
+                    closing += 1;
                 }
                 Err(RequestFailure::Unsent(unsent, _)) => {
                     body = *unsent;
@@ -258,7 +269,7 @@ impl Pool {
         let Some(trust) = &self.trust else {
             return self.tunnels.open(request, &self.host, TunnelSender::OnlyUser).await;
         };
-        let credential = trust.credential(request.headers());
+        let credential = trust.credential(&request);
         let sender = trust.accepted(credential);
         let sender = sender.map_or(TunnelSender::Unaccepted(peer), TunnelSender::Accepted);
         let response = self.tunnels.open(request, &self.host, sender).await?;

@@ -54,7 +54,7 @@ impl Http1 {
         lane: Weak<Lane>,
     ) -> Result<Response<Body>, RequestFailure> {
         if let Err(error) = self.sender.ready().await {
-            return Err(RequestFailure::Unsent(Box::new(body), error.into()));
+            return Err(RequestFailure::Unopened(Box::new(body), error.into()));
         }
         match self.sender.try_send_request(request(head, body, host)).await {
             Ok(mut response) => {

@@ -81,6 +81,8 @@ struct ConnectionState {
 pub(super) enum RequestFailure {
     /// The peer did not process it, and its whole body is available: it may be sent again.
     Unsent(Box<Body>, BoxError),
+    /// Nothing was sent: the connection was closing. It takes no further request.
+    Unopened(Box<Body>, BoxError),
     /// It may have been processed.
     Broken(BoxError),
 }
@@ -166,12 +168,12 @@ impl Http2 {
         slot: Slot,
     ) -> Result<Response<Body>, RequestFailure> {
         if let Err(error) = poll_fn(|cx| self.sender.poll_ready(cx)).await {
-            return Err(self.unsent(body, error));
+            return Err(self.unopened(body, error));
         }
         let empty = http_body::Body::is_end_stream(&body);
         let (response, stream) = match self.sender.send_request(request(head, &body), empty) {
             Ok(opened) => opened,
-            Err(error) => return Err(self.unsent(body, error)),
+            Err(error) => return Err(self.unopened(body, error)),
         };
         let upload = (!empty).then(|| Upload::new(body, stream, self.memory.kept.clone()));
         let mut exchange = PendingExchange { response, upload, uploaded: empty };
@@ -210,6 +212,11 @@ impl Http2 {
             Some(body) if is_unprocessed(&error) => self.unsent(body, error),
             _ => RequestFailure::Broken(error.into()),
         }
+    }
+
+    fn unopened(&self, body: Body, error: h2::Error) -> RequestFailure {
+        self.retire();
+        RequestFailure::Unopened(Box::new(body), error.into())
     }
 
     fn unsent(&self, body: Body, error: h2::Error) -> RequestFailure {

@@ -10,9 +10,12 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header::AUTHORIZATION};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode,
+    header::AUTHORIZATION,
+};
 
-use crate::hash::RandomState;
+use crate::{hash::RandomState, websocket::has_bearer};
 
 /// The accepted credentials of one pool, each as a keyed hash of eight bytes.
 #[derive(Default)]
@@ -52,9 +55,12 @@ const GENERATION_MAX: usize = 8192;
 // === impl Trust ===
 
 impl Trust {
-    pub(super) fn credential(&self, headers: &HeaderMap) -> Credential {
+    pub(super) fn credential<B>(&self, request: &Request<B>) -> Credential {
+        let headers = request.headers();
         let mut all = headers.get_all(AUTHORIZATION).iter();
         match (all.next(), all.next()) {
+            // The apiserver may accept the second credential, or answer before it checks any.
+            _ if has_bearer(headers) || request.method() == Method::OPTIONS => Credential(None),
             (Some(one), None) if is_bearer_token(one) => {
                 Credential(Some(self.hasher.hash_one(one.as_bytes())))
             }
@@ -136,14 +142,16 @@ fn is_bearer_token(credential: &HeaderValue) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use http::header::SEC_WEBSOCKET_PROTOCOL;
+
     use super::*;
 
     #[test]
     fn accepted_credentials_are_bounded_and_used_ones_stay() {
         let trust = Trust::default();
         let credential = |number: usize| {
-            let value = HeaderValue::try_from(format!("Bearer {number}")).unwrap();
-            trust.credential(&HeaderMap::from_iter([(AUTHORIZATION, value)]))
+            let request = Request::builder().header(AUTHORIZATION, format!("Bearer {number}"));
+            trust.credential(&request.body(()).unwrap())
         };
         let used = credential(usize::MAX);
         let learn = |credential, status| trust.learn(credential, &answer(status));
@@ -157,6 +165,20 @@ mod tests {
         drop(accepted);
         learn(used, StatusCode::UNAUTHORIZED);
         assert!(trust.accepted(used).is_none());
+    }
+
+    #[test]
+    fn a_request_that_may_pass_without_its_token_does_not_prove_it() {
+        let trust = Trust::default();
+        let credential = |method: Method, protocol: &str| {
+            let request = Request::builder().method(method).header(AUTHORIZATION, "Bearer one");
+            let request = request.header(SEC_WEBSOCKET_PROTOCOL, protocol);
+            trust.credential(&request.body(()).unwrap()).0
+        };
+        assert!(credential(Method::GET, "v4.channel.k8s.io").is_some());
+        assert!(credential(Method::OPTIONS, "v4.channel.k8s.io").is_none());
+        let second = "v4.channel.k8s.io, base64url.bearer.authorization.k8s.io.c2VjcmV0";
+        assert!(credential(Method::GET, second).is_none());
     }
 
     #[test]

@@ -219,20 +219,7 @@ async fn a_goaway_finishes_old_streams_and_moves_new_requests() {
     let (pool, network, server) = start("", HTTP2, Settings::default());
     let leave = Arc::new(Notify::new());
     let asked = Arc::clone(&leave);
-    server.serve(move |stream| {
-        let asked = Arc::clone(&asked);
-        async move {
-            let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-            let service = service_fn(|request| answer(request, Gauge::default()));
-            let mut served =
-                std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
-            tokio::select! {
-                _ = served.as_mut() => return,
-                () = asked.notified() => served.as_mut().graceful_shutdown(),
-            }
-            let _ = served.await;
-        }
-    });
+    server.serve(move |stream| leaving(stream, Arc::clone(&asked)));
     let (sender, upload) = fed();
     let old = Client::send(&pool, Request::post("/old").body(upload).unwrap(), Lane::Short);
     let old = tokio::spawn(old);
@@ -245,6 +232,44 @@ async fn a_goaway_finishes_old_streams_and_moves_new_requests() {
     drop(sender);
     assert_eq!(text(old.await.unwrap().unwrap()).await, "/old");
     assert_eq!(network.dialled(), 2);
+}
+
+/// Serves until told to leave; then finishes its streams.
+async fn leaving(stream: TlsStream<DuplexStream>, asked: Arc<Notify>) {
+    let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+    builder.max_concurrent_streams(2);
+    let service = service_fn(|request| answer(request, Gauge::default()));
+    let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        _ = served.as_mut() => return,
+        () = asked.notified() => served.as_mut().graceful_shutdown(),
+    }
+    let _ = served.await;
+}
+
+#[tokio::test]
+async fn a_request_passes_however_many_connections_are_closing() {
+    let (pool, network, server) = start("", HTTP2, Settings::default());
+    let leave = Arc::new(Notify::new());
+    let asked = Arc::clone(&leave);
+    server.serve(move |stream| leaving(stream, Arc::clone(&asked)));
+    let mut watches = Vec::new();
+    for _ in 0..16 {
+        watches.push(watch(&pool).await);
+    }
+    let dialled = network.dialled();
+    // Most connections keep a stream and have a free slot.
+    let mut number = 0;
+    watches.retain(|_| {
+        number += 1;
+        number % 2 == 0
+    });
+    leave.notify_waiters();
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    watches.push(watch(&pool).await);
+    assert_eq!(network.dialled(), dialled + 1);
 }
 
 #[tokio::test]
