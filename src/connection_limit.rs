@@ -18,6 +18,8 @@ use std::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::shares::Network;
+
 /// The connection slots of one listener. Clones share them.
 #[derive(Clone)]
 pub struct ConnectionLimit(Arc<Shared>);
@@ -27,11 +29,12 @@ pub struct ConnectionLimit(Arc<Shared>);
 pub struct Bounds {
     /// The maximum of all connections.
     pub all_max: usize,
-    /// The maximum for one IP address. Loopback is exempt, because all local clients share it.
+    /// The maximum for one peer: an IPv4 address or an IPv6 network. Loopback is exempt, because all
+    /// local clients share it.
     pub per_peer_max: usize,
     /// The maximum of all requests in flight.
     pub requests_max: usize,
-    /// The maximum of requests in flight for one IP address, unless it is loopback. It is never more
+    /// The maximum of requests in flight for one peer, unless it is loopback. It is never more
     /// than all others have left.
     pub requests_per_peer_max: usize,
 }
@@ -70,7 +73,7 @@ struct Shared {
 struct Peers {
     next: u64,
     taken: usize,
-    by_address: HashMap<IpAddr, Peer>,
+    by_network: HashMap<Network, Peer>,
 }
 
 #[derive(Default)]
@@ -82,7 +85,9 @@ struct Peer {
 
 struct Holder {
     shared: Arc<Shared>,
-    peer: IpAddr,
+    peer: Network,
+    /// `true` if the limits per peer do not apply.
+    is_local: bool,
     number: u64,
     state: Arc<ConnectionState>,
     /// The number of the peer's requests in flight.
@@ -118,10 +123,10 @@ impl ConnectionLimit {
 
     /// Takes a slot for a peer's connection. Closes an idle one if none is free.
     pub fn take(&self, peer: IpAddr) -> Result<ConnectionSlot, Full> {
-        let peer = peer.to_canonical();
+        let (is_local, peer) = (peer.to_canonical().is_loopback(), Network::from(peer));
         let mut peers = self.0.lock();
-        let own = peers.by_address.get(&peer).map_or(0, |own| own.connections.len());
-        let over_share = own >= self.0.bounds.per_peer_max && !peer.is_loopback();
+        let own = peers.by_network.get(&peer).map_or(0, |own| own.connections.len());
+        let over_share = own >= self.0.bounds.per_peer_max && !is_local;
         let made_room = over_share || peers.taken >= self.0.bounds.all_max;
         let closed = match (over_share, made_room) {
             (true, _) => peers.close_idle_of(peer),
@@ -142,10 +147,11 @@ impl ConnectionLimit {
             idle_since: AtomicU64::new(self.0.now()),
             closed: CancellationToken::new(),
         });
-        let own = peers.by_address.entry(peer).or_default();
+        let own = peers.by_network.entry(peer).or_default();
         own.connections.insert(number, Arc::clone(&state));
         let (shared, requests) = (Arc::clone(&self.0), Arc::clone(&own.requests));
-        Ok(ConnectionSlot(Arc::new(Holder { shared, peer, number, state, requests, made_room })))
+        let holder = Holder { shared, peer, is_local, number, state, requests, made_room };
+        Ok(ConnectionSlot(Arc::new(holder)))
     }
 
     /// Closes the longest idle connection, because the process has run out of a resource.
@@ -170,9 +176,9 @@ impl ConnectionLimit {
 impl ConnectionSlot {
     /// Marks a request as in flight, unless the connection was closed or a maximum is reached.
     pub fn begin(&self) -> Result<Busy, NotBegun> {
-        let Holder { shared, peer, state, requests, .. } = &*self.0;
+        let Holder { shared, is_local, state, requests, .. } = &*self.0;
         let Bounds { requests_max, requests_per_peer_max, .. } = shared.bounds;
-        let own_max = if peer.is_loopback() {
+        let own_max = if *is_local {
             requests_max
         } else {
             // The more peers take their part, the less is left for one that comes later.
@@ -259,16 +265,16 @@ impl Peers {
     /// Closes the longest idle connection of the peer with the most connections among those with an
     /// idle one.
     fn close_idle(&mut self) -> bool {
-        let mut peers: Vec<(usize, IpAddr)> =
-            self.by_address.iter().map(|(peer, own)| (own.connections.len(), *peer)).collect();
+        let mut peers: Vec<(usize, Network)> =
+            self.by_network.iter().map(|(peer, own)| (own.connections.len(), *peer)).collect();
         peers.sort_unstable_by(|one, other| other.cmp(one));
         peers.into_iter().any(|(_, peer)| self.close_idle_of(peer))
     }
 
     /// The slot is free at once; the connection's task ends soon after.
-    fn close_idle_of(&mut self, peer: IpAddr) -> bool {
+    fn close_idle_of(&mut self, peer: Network) -> bool {
         loop {
-            let Some(own) = self.by_address.get(&peer) else { return false };
+            let Some(own) = self.by_network.get(&peer) else { return false };
             let connections = own.connections.iter();
             let idle = connections.filter(|(_, state)| state.busy.load(Ordering::Acquire) == 0);
             let longest = idle
@@ -285,13 +291,13 @@ impl Peers {
         }
     }
 
-    fn free(&mut self, peer: IpAddr, number: u64) {
-        let Some(own) = self.by_address.get_mut(&peer) else { return };
+    fn free(&mut self, peer: Network, number: u64) {
+        let Some(own) = self.by_network.get_mut(&peer) else { return };
         if own.connections.remove(&number).is_some() {
             self.taken -= 1;
         }
         if own.connections.is_empty() {
-            self.by_address.remove(&peer);
+            self.by_network.remove(&peer);
         }
     }
 }
@@ -410,5 +416,15 @@ mod tests {
         drop((first, others));
         assert_eq!((begun(&own[0]).len(), begun(&other).len(), begun(&local).len()), (2, 2, 4));
         assert_eq!(slots.0.requests.load(Ordering::Acquire), 0);
+    }
+    #[test]
+    fn the_hosts_of_an_ipv6_network_are_one_peer() {
+        let slots = limit(9, 2);
+        let host = |last: u16| IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, last]);
+        let _own: Vec<_> = (1..3).map(|last| slots.take(host(last)).unwrap()).collect();
+        assert!(slots.take(host(3)).unwrap().made_room());
+        let local = IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]);
+        let local: Vec<_> = (0..4).map(|_| slots.take(local).unwrap()).collect();
+        assert!(local.iter().all(|slot| !slot.made_room()));
     }
 }

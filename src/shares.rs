@@ -48,7 +48,7 @@ struct Sender {
 
 /// The network of an address: itself, or the 64 leading bits of IPv6, whose hosts cost nothing to
 /// invent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Network(IpAddr);
 
 /// Each sender may take this part of the places.
