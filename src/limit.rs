@@ -205,9 +205,12 @@ impl Bucket {
         self.lock().credit(rate);
     }
 
-    /// Takes a token even if there is none.
+    /// Takes a token even if there is none. A debt is never more than one token, however many
+    /// requests began before the first of them was counted.
     pub fn charge(&self, rate: &Rate, now: Instant) {
-        self.lock().spend(rate, now);
+        let mut state = self.lock();
+        state.spend(rate, now);
+        state.full_at = state.full_at.min(now + rate.tolerance() + rate.interval);
     }
 
     /// Returns the time at which it is full again.

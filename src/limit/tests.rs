@@ -33,6 +33,16 @@ fn a_returned_token_is_available_again() {
 }
 
 #[test]
+fn a_debt_is_at_most_one_token() {
+    let (rate, now) = (Rate::new(5.0, 20), Instant::now());
+    let bucket = Bucket::full(now);
+    for _ in 0..300 {
+        bucket.charge(&rate, now);
+    }
+    assert_eq!(bucket.take(&rate, now), Err(milliseconds(200)));
+}
+
+#[test]
 fn later_requests_wait_for_the_same_token() {
     let (rate, start) = (Rate::new(5.0, 1), Instant::now());
     let bucket = Bucket::full(start);

@@ -25,7 +25,7 @@ use crate::{
     hash::{Digest, digest},
     held_bytes::{HeldBytes, memory},
     metrics::{Limit, Metrics},
-    proxy::{decide::Rewriting, identify::Caller},
+    proxy::{decide::Rewriting, forward::ListContent, identify::Caller},
     upstream,
 };
 
@@ -83,6 +83,7 @@ struct BufferedResponse {
     status: StatusCode,
     headers: HeaderMap,
     chunks: VecDeque<Bytes>,
+    content: Option<ListContent>,
 }
 
 /// The read that sends the upstream request. If it is dropped before a result, the others gather
@@ -268,6 +269,9 @@ impl BufferedResponse {
         let mut response = Response::new(Body::chunks(self.chunks.clone()));
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers.clone();
+        if let Some(content) = self.content.clone() {
+            response.extensions_mut().insert(content);
+        }
         response
     }
 }
@@ -307,8 +311,9 @@ async fn buffer(
             return (Response::from_parts(parts, resumed(chunks, body)), Flight::TooLarge);
         }
     }
-    let buffered =
-        BufferedResponse { status: parts.status, headers: parts.headers.clone(), chunks };
+    let (status, headers) = (parts.status, parts.headers);
+    let content = parts.extensions.get::<ListContent>().cloned();
+    let buffered = BufferedResponse { status, headers, chunks, content };
     (buffered.response(), Flight::Done(buffered))
 }
 

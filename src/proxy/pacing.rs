@@ -195,7 +195,7 @@ impl Toll {
         let make = || self.table.make(self.key, self.writes, now);
         let repeats = self.repeats.unwrap_or_else(make);
         let bucket = repeats.bucket(PollLimit::Upstream);
-        match (self.charge, repeats.changed(content) | shared) {
+        match (self.charge, shared || repeats.changed(content)) {
             (Charge::Due, false) => bucket.charge(&self.rate, now),
             (Charge::Paid, true) => bucket.credit(&self.rate),
             _ => {}

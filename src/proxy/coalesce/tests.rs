@@ -183,3 +183,16 @@ fn keys_differ_by_caller_target_and_headers_but_not_by_credential() {
     let other_caller = Caller::Other(crate::proxy::identify::Unauthenticated::NoCredential);
     assert_ne!(own(&plain), CoalesceKey::new(other_caller, &plain, &Rewriting::Keep));
 }
+
+#[tokio::test]
+async fn a_shared_list_shows_everyone_whether_its_content_changed() {
+    let content = ListContent::default();
+    let mut response = Response::new(Body::full("list"));
+    response.extensions_mut().insert(content.clone());
+    let (held, metrics) = (HeldBytes::default(), Metrics::new());
+    let (given, flight) = buffer(response, &held, &metrics).await;
+    let Flight::Done(buffered) = flight else { panic!("the list was not buffered") };
+    for response in [given, buffered.response()] {
+        assert!(response.extensions().get::<ListContent>().is_some());
+    }
+}
