@@ -3,6 +3,7 @@
 //! The command line parses the options and prints: this module never does.
 
 mod announce;
+mod certificate;
 mod check;
 mod gateway;
 mod injector;
@@ -42,9 +43,9 @@ use crate::{
         forward::Clients,
         identify::Identify,
         listen::{self, Bound, ListenerTls},
+        repeated_headers::RepeatedHeaders,
         request_log::{Audience, Records},
         sessions::Past,
-        warnings::Warnings,
     },
     suspension::Suspension,
     timeline::Timeline,
@@ -132,11 +133,11 @@ impl Running {
     ) -> Self {
         let Foundation { listeners, tls, identify, past, clients, config, metrics, upstream } =
             foundation;
-        let (health, warnings) = (Health::default(), Warnings::default());
+        let (health, repeated) = (Health::default(), RepeatedHeaders::default());
         let shown = Shown::new(config.clone(), metrics.clone(), upstream, health.clone());
         let (settings, settings_task) = cache_settings(config.clone(), consistency);
         let insight = Insight::new(metrics.clone(), Instant::now());
-        let clients = UpstreamClients::new(&clients, &metrics, &warnings, &insight, &health);
+        let clients = UpstreamClients::new(&clients, &metrics, &repeated, &insight, &health);
         let suspension = Suspension::system();
         let cache = Cache::new(clients.follower, settings, random.clone(), clock, suspension);
         let counted = (metrics.clone(), insight.clone());
@@ -171,7 +172,7 @@ impl Running {
             authorize: clients.authorize,
             caller_names: clients.caller_names,
             aggregation: clients.aggregation,
-            warnings,
+            repeated,
             records: Records::new(audience, config.clone(), random),
         };
         let begin_drain = CancellationToken::new();

@@ -20,6 +20,7 @@ pub mod metered;
 mod observe_mode;
 mod pacing;
 mod planning;
+pub mod repeated_headers;
 pub mod request_log;
 mod self_review;
 pub mod session;
@@ -28,7 +29,6 @@ mod shadow;
 mod sharing;
 pub mod target;
 mod token_review;
-pub mod warnings;
 pub mod watching;
 mod write_observer;
 
@@ -52,12 +52,12 @@ use self::{
     local::{Local, NotMade},
     observe_mode::Prefetches,
     pacing::Pacing,
+    repeated_headers::RepeatedHeaders,
     request_log::{Records, RequestLog},
     session::Source,
     sessions::{Past, RequestContext, SESSIONS_MAX, Sessions},
     shadow::Shadows,
     target::{Target, Targets, readable},
-    warnings::Warnings,
     watching::{Terms, Watches, Watching},
 };
 use crate::{
@@ -93,7 +93,7 @@ pub struct Proxy {
     local: Local,
     coalesce: Coalesce,
     forwarder: Forwarder,
-    warnings: Warnings,
+    repeated: RepeatedHeaders,
     watches: Watches,
     discovery: Discovery,
     insight: Insight,
@@ -120,8 +120,8 @@ pub struct Parts {
     pub caller_names: CallerNames,
     /// The server of each API group.
     pub aggregation: Arc<Aggregation>,
-    /// The warnings of the apiserver.
-    pub warnings: Warnings,
+    /// The headers that the apiserver repeats.
+    pub repeated: RepeatedHeaders,
     /// The record of each request.
     pub records: Records,
 }
@@ -153,7 +153,7 @@ impl Proxy {
             local,
             coalesce: Coalesce::new(metrics),
             forwarder,
-            warnings: parts.warnings,
+            repeated: parts.repeated,
             discovery: parts.discovery,
             insight,
             records: parts.records,
@@ -265,7 +265,7 @@ impl Proxy {
             }
             match self.local.read(read, allowed, &target.body, request.headers()).await {
                 Ok(mut response) => {
-                    self.warnings.repeat(&read.query.resource, response.headers_mut());
+                    self.repeated.repeat(&read.query.resource, response.headers_mut());
                     log.shown_content(self.insight.content(&version), held);
                     return Ok(log.hit(level, Some(given), response));
                 }
@@ -296,7 +296,7 @@ impl Proxy {
                 let mut response =
                     local::stream(self.watches.stream(watching), form, request.headers());
                 if let Some(request) = target.info.resource_request() {
-                    self.warnings.repeat(&request.resource, response.headers_mut());
+                    self.repeated.repeat(&request.resource, response.headers_mut());
                 }
                 return Ok(log.hit(level, None, response));
             }
@@ -348,9 +348,12 @@ impl Proxy {
         let write_observer = write_observer::of(info, log.asker(), &self.insight, &self.cache);
         let learners =
             Learners { write_observer: write_observer.as_ref(), ..Learners::one(&context.session) };
-        let _noticed = self.discovery.notice(info);
+        let mut noticed = self.discovery.notice(info, self.authorize.knows(caller));
         let sent = self.send(context, info, &rewriting, request, learners).await;
         let response = sent.map_err(|error| Error::upstream(error, info))?;
+        if let Some(noticed) = &mut noticed {
+            noticed.answered(response.status());
+        }
         self.pacing.wrote(caller, info, &response);
         self.hint(reason, info);
         Ok(log.forwarded(reason, response))

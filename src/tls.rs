@@ -4,6 +4,7 @@
 //! owner only. `upstream::identity` handles the kubeconfig's settings for the apiserver's
 //! certificate.
 
+mod clients;
 mod files;
 mod self_signed;
 mod server;
@@ -29,6 +30,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject},
 };
 
+pub use clients::ClientAuthorities;
 pub use files::Files;
 pub use self_signed::accept_trusted;
 pub use server::Server;
@@ -79,9 +81,6 @@ pub enum Error {
     /// A bundle has no usable certificate.
     #[error("no usable certificate in the bundle")]
     NoCertificate,
-    /// The clients' authorities are not usable.
-    #[error("cannot verify clients with these authorities")]
-    Clients(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A file has no usable key.
     #[error("no usable key")]
     NoKey,

@@ -209,9 +209,11 @@ pub fn is_for_people(headers: &HeaderMap) -> bool {
     wants_indented(None, headers.get(header::USER_AGENT).map(HeaderValue::as_bytes))
 }
 
-/// Reports whether the apiserver would compress: only a bare token `gzip` counts (S-HDR-01).
-pub fn accepts_gzip(accept_encoding: Option<&str>) -> bool {
-    accept_encoding.unwrap_or_default().split(',').any(|token| token.trim() == "gzip")
+/// Reports whether the apiserver would compress: only a bare token `gzip` in the first line counts
+/// (S-HDR-01).
+pub fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let line = headers.get(header::ACCEPT_ENCODING).map_or(&b""[..], HeaderValue::as_bytes);
+    line.split(|byte| *byte == b',').any(|token| token.trim_ascii() == b"gzip")
 }
 
 // === impl Clause ===

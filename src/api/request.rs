@@ -22,8 +22,8 @@ use self::{
     path::{Path, Prefix},
 };
 use super::{
-    GroupVersionResource, ObjectKey, Scope, Verb, continue_token::TokenForm, media::Include,
-    query::Query, selector::NAME_PATH, version::VersionMatch,
+    GroupVersionResource, ObjectKey, Scope, Verb, continue_token::TokenForm, credential,
+    media::Include, query::Query, selector::NAME_PATH, version::VersionMatch,
 };
 
 /// An HTTP request, parsed as the apiserver's RequestInfo does.
@@ -161,7 +161,11 @@ impl RequestInfo {
         let parameters = Parameters::parse(uri.query().unwrap_or_default());
         let verb = verb(method, &path, parameters.flag(Parameter::Watch));
         let timeout = duration::timeout(parameters.get(Parameter::Timeout).unwrap_or_default());
-        let plain = plain_read(method, &path, headers);
+        let text = uri.path_and_query().map_or("", |text| text.as_str());
+        let plain = match credential::is_exposed(headers, text) {
+            true => Err(NotModelled::RepeatsToken),
+            false => plain_read(method, &path, verb, headers),
+        };
         let timed = timeout.map(|_| ()).map_err(|_| NotModelled::BadValue);
         let understood = plain.and(timed);
         let (read, watch) = match understood {
@@ -307,7 +311,12 @@ fn shortest(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> 
 }
 
 /// Reports whether everything except the query string is that of an ordinary GET, LIST or WATCH.
-fn plain_read(method: &Method, path: &Path, headers: &HeaderMap) -> Result<(), NotModelled> {
+fn plain_read(
+    method: &Method,
+    path: &Path,
+    verb: Verb,
+    headers: &HeaderMap,
+) -> Result<(), NotModelled> {
     if method != Method::GET {
         return Err(NotModelled::NotARead);
     }
@@ -324,8 +333,9 @@ fn plain_read(method: &Method, path: &Path, headers: &HeaderMap) -> Result<(), N
     if has_length || headers.contains_key(header::TRANSFER_ENCODING) {
         return Err(NotModelled::Body);
     }
-    // A WebSocket has an origin, too, and no header that depends on it.
-    if headers.contains_key(header::ORIGIN) && !headers.contains_key(header::UPGRADE) {
+    // A watch over a WebSocket has an origin, too, and no header that depends on it.
+    let is_socket = verb == Verb::Watch && headers.contains_key(header::UPGRADE);
+    if headers.contains_key(header::ORIGIN) && !is_socket {
         return Err(NotModelled::CrossOrigin);
     }
     Ok(())

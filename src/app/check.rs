@@ -7,7 +7,11 @@ use anyhow::Context;
 use crate::{
     api::GroupResource,
     check::{Asker, Report, Subject, Vantage},
-    upstream::{self, dial::Tcp, identity},
+    upstream::{
+        self,
+        dial::Tcp,
+        identity::{self, Source},
+    },
 };
 
 use super::{options::CheckOptions, serve};
@@ -23,9 +27,10 @@ async fn checked(options: &CheckOptions) -> anyhow::Result<Report> {
     let upstream = &options.upstream;
     let (kubeconfig, context) = (upstream.kubeconfig.as_deref(), upstream.context.as_deref());
     let access = identity::here(kubeconfig, context, &options.service_account).await?;
-    let vantage = match identity::cluster_address() {
-        Some(_) => Vantage::Pod,
-        None => Vantage::Outside,
+    // A kubeconfig may lead to another cluster than that of this pod.
+    let vantage = match access.source() {
+        Source::ServiceAccount { .. } => Vantage::Pod,
+        Source::Kubeconfig { .. } | Source::Given { .. } => Vantage::Outside,
     };
     let mut resources = options.resources.clone();
     if resources.is_empty() && vantage == Vantage::Outside {

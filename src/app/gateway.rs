@@ -128,7 +128,7 @@ fn write_kubeconfig(
              requests would have no credentials; use listless local for it"
         );
     }
-    kubeconfig::write_kubeconfig(&redirected, file)?;
+    kubeconfig::write_kubeconfig(redirected, file)?;
     Ok(())
 }
 
@@ -136,10 +136,9 @@ fn write_kubeconfig(
 
 impl AddressSource {
     fn of(options: &GatewayOptions) -> Result<Self, UsageError> {
-        if options.upstream.kubeconfig.is_some() || options.upstream.context.is_some() {
-            return Ok(Self::Outside);
-        }
-        let Some((host, port)) = identity::cluster_address() else { return Ok(Self::Outside) };
+        let KubeconfigOptions { kubeconfig, context } = &options.upstream;
+        let address = identity::cluster_unless_named(kubeconfig.as_deref(), context.as_deref());
+        let Some((host, port)) = address else { return Ok(Self::Outside) };
         if options.write_kubeconfig.is_some() {
             return Err(UsageError(
                 "--write-kubeconfig: there is no kubeconfig to copy in a cluster; pass --kubeconfig"
@@ -215,8 +214,10 @@ impl Certificate {
             Self::Own => {
                 let names = tls::Names::of_apiserver(CLUSTER_DOMAIN);
                 let names = hosts.iter().fold(names, |names, host| names.and(host));
-                let (authority, server) = serve::own_certificates(None, &names, &shared.metrics)?;
-                Ok((server, Some(authority.pem().to_owned())))
+                let certificate = serve::own_certificate(None, names, &shared.metrics)?;
+                let (server, pem) = (certificate.server(), certificate.authority_pem().to_owned());
+                shared.admin.spawn(certificate.follow(shared.drain.watch()));
+                Ok((server, Some(pem)))
             }
         }
     }

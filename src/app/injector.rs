@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -130,7 +130,10 @@ async fn run(shared: &Shared, options: &InjectorOptions, announce: Announce) -> 
     shared.drain.begin(Instant::now() + LEAVE_TIME + DRAIN_DEADLINE);
     serve::leave(LEAVE_TIME, signal, &mut signals).await;
     begin.cancel();
-    serving.await.context("the listener task failed")
+    tokio::select! {
+        served = serving => served.context("the listener task failed"),
+        signal = signals.next() => bail!("{signal} again: cut off the requests in flight"),
+    }
 }
 
 fn serving(options: &InjectorOptions) -> ServingOptions {
@@ -171,7 +174,12 @@ fn look_after_certificates(
     let first = nobody.issue(&tls::Names::of_apiserver(""), now)?;
     let server = match &options.client_authority {
         None => tls::Server::new(first)?,
-        Some(file) => tls::Server::for_clients_of(first, file).context("--client-ca")?,
+        Some(file) => {
+            let clients = tls::ClientAuthorities::load(file.clone()).context("--client-ca")?;
+            let server = tls::Server::for_clients_of(first, &clients)?;
+            tokio::spawn(clients.follow(shared.drain.watch(), shared.metrics.clone()));
+            server
+        }
     };
     let wanted = Wanted {
         names,

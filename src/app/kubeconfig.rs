@@ -8,14 +8,16 @@ use std::{
     ffi::OsString,
     fs::{self, OpenOptions},
     io::{self, Write},
+    net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::upstream::identity::{KUBECONFIG_MARK, Writer, writer_of};
+use crate::upstream::identity::{KUBECONFIG_MARK, Writer, cluster_mark, mark_clusters, writer_of};
 
 /// The content of the file.
 #[derive(Clone, Copy)]
@@ -48,6 +50,18 @@ pub enum KubeconfigError {
         .0.display()
     )]
     NotWritten(PathBuf),
+    /// The clients of a running Listless use the file.
+    #[error(
+        "{} leads to the listless that runs at {server} and is not replaced; pass another file to \
+         --write-kubeconfig",
+        .file.display()
+    )]
+    InUse {
+        /// The file.
+        file: PathBuf,
+        /// The server of the running Listless.
+        server: String,
+    },
     /// The file could not be read.
     #[error("cannot read {}", .file.display())]
     Unreadable {
@@ -71,6 +85,9 @@ pub enum KubeconfigError {
 /// The name of the cluster and the user in the file.
 const NAME: &str = "listless";
 
+/// The timeout for a connection to a Listless on this machine.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
 // === impl Kubeconfig ===
 
 impl Kubeconfig<'_> {
@@ -86,7 +103,11 @@ impl Kubeconfig<'_> {
             "kind": "Config",
             "clusters": [{
                 "name": NAME,
-                "cluster": { "server": self.server, "certificate-authority-data": authority },
+                "cluster": {
+                    "server": self.server,
+                    "certificate-authority-data": authority,
+                    "extensions": [cluster_mark()],
+                },
             }],
             "users": [{ "name": NAME, "user": { "token": self.token } }],
             "contexts": [{
@@ -100,10 +121,21 @@ impl Kubeconfig<'_> {
 
 /// Writes a given kubeconfig in the same way.
 pub fn write_kubeconfig(
-    kubeconfig: &kube::config::Kubeconfig,
+    mut kubeconfig: kube::config::Kubeconfig,
     file: &Path,
 ) -> Result<(), KubeconfigError> {
-    write(kubeconfig, file)
+    mark_clusters(&mut kubeconfig);
+    write(&kubeconfig, file)
+}
+
+/// Returns the server of a kubeconfig that Listless wrote, if something listens there on this
+/// machine.
+pub fn running_server(file: &Path) -> Option<String> {
+    let server = read_ours(file).ok()?.clusters.into_iter().next()?.cluster?.server?;
+    let address: SocketAddr = server.strip_prefix("https://")?.parse().ok()?;
+    let listens =
+        address.ip().is_loopback() && TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok();
+    listens.then_some(server)
 }
 
 /// Returns the token of a kubeconfig that was written for this context, so that its clients stay
@@ -229,6 +261,37 @@ mod tests {
         WRITTEN.write(&file).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_server_of_a_written_kubeconfig_is_running_while_something_listens_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("config");
+        assert_eq!(running_server(&file), None);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = &format!("https://{}", listener.local_addr().unwrap());
+        Kubeconfig { server, ..WRITTEN }.write(&file).unwrap();
+        assert_eq!(running_server(&file).as_ref(), Some(server));
+        drop(listener);
+        assert_eq!(running_server(&file), None);
+    }
+
+    #[test]
+    fn a_written_kubeconfig_is_still_ours_without_its_first_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("config");
+        let document = WRITTEN.document().to_string();
+        let mut given = kube::config::Kubeconfig::from_yaml(&document).unwrap();
+        given.clusters[0].cluster.as_mut().unwrap().extensions = None;
+        let writers: [&dyn Fn() -> Result<(), KubeconfigError>; 2] =
+            [&|| WRITTEN.write(&file), &|| write_kubeconfig(given.clone(), &file)];
+        for write_one in writers {
+            write_one().unwrap();
+            let text = fs::read_to_string(&file).unwrap();
+            fs::write(&file, text.split_once('\n').unwrap().1).unwrap();
+            assert!(read_ours(&file).is_ok());
+            assert_eq!(token_of(&file, WRITTEN.context).as_deref(), Some(WRITTEN.token));
+        }
     }
 
     #[test]

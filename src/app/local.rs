@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{
     Announce, Announcement, Foundation, Running,
-    kubeconfig::{Kubeconfig, token_of},
+    kubeconfig::{Kubeconfig, KubeconfigError, running_server, token_of},
     options::{LocalOptions, UsageError},
     reachable,
     serve::{
@@ -45,6 +45,8 @@ pub fn local(options: &LocalOptions, announce: Announce) -> anyhow::Result<Ended
 
 async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Started> {
     let written = kubeconfig_to_write(options)?;
+    // The listener of this process could answer there too, so this comes before it.
+    let used_server = running_server(&written);
     let serving = &options.serving;
     let mut configuration = Configuration::load(serving.config.as_deref(), &shared.metrics)?;
     let listening = shared.ready.register("listener");
@@ -56,21 +58,24 @@ async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Starte
     let access = identity::from_kubeconfig(kubeconfig, context).await?;
 
     let server = format!("https://{}", reachable(bound.address()));
+    if let Some(other) = used_server.filter(|used| *used != server) {
+        return Err(KubeconfigError::InUse { file: written, server: other }.into());
+    }
     let token = token(options, &written, followed.context());
     let names = tls::Names::of_apiserver(CLUSTER_DOMAIN)
         .and(&bound.address().ip().to_string())
         .and(&access.endpoint().host());
     let authorities = serve::authorities(access.endpoint());
     let past = past(options);
-    let (authority, certificate) =
-        serve::own_certificates(options.state.as_deref(), &names, &shared.metrics)?;
-    let announcement = written_kubeconfig(&access, &server, &authority, &token, written)?;
+    let certificate = serve::own_certificate(options.state.as_deref(), names, &shared.metrics)?;
+    let authority_pem = certificate.authority_pem();
+    let announcement = written_kubeconfig(&access, &server, authority_pem, &token, written)?;
     let upstream = serve::authority_of(access.endpoint());
     let dial = MeteredDial::new(Tcp::default(), shared.metrics.clone());
     let (plain, own) = access.clients(Arc::new(dial), upstream::Settings::default());
     let running = Running::start(Foundation {
         listeners: vec![bound],
-        tls: ListenerTls { tls: Some(certificate), authorities },
+        tls: ListenerTls { tls: Some(certificate.server()), authorities },
         identify: Identify::Own(KnownTokens::one(&token)),
         past,
         clients: Clients::new(plain, own),
@@ -81,6 +86,7 @@ async fn start(options: &LocalOptions, shared: &Shared) -> anyhow::Result<Starte
     shared.beat();
     listeners.serve(shared, &running)?;
     configuration.follow(shared);
+    shared.admin.spawn(certificate.follow(shared.drain.watch()));
     shared.admin.spawn(follow(followed, shared.follower(options.follow_context)));
     drop(listening);
     Ok(Started {
@@ -100,7 +106,7 @@ fn kubeconfig_to_write(options: &LocalOptions) -> Result<PathBuf, UsageError> {
 fn written_kubeconfig(
     access: &Access,
     server: &str,
-    authority: &tls::Authority,
+    authority_pem: &str,
     token: &str,
     file: PathBuf,
 ) -> anyhow::Result<Announcement> {
@@ -109,7 +115,6 @@ fn written_kubeconfig(
         Source::ServiceAccount { namespace, .. } => ("listless", namespace.as_str()),
         Source::Given { .. } => ("listless", ""),
     };
-    let authority_pem = authority.pem();
     Kubeconfig { server, authority_pem, token, context, namespace }.write(&file)?;
     Ok(Announcement {
         server: server.to_owned(),

@@ -17,13 +17,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Announce, Announcement, DRAIN_DEADLINE, ProcessHealth, Running, options::ServingOptions, shown,
+    Announce, Announcement, DRAIN_DEADLINE, ProcessHealth, Running, certificate::IssuedCertificate,
+    options::ServingOptions, shown,
 };
 use crate::{
     admin::{self, Audience},
     config::{Config, Reloader},
     lifecycle::{Drain, Draining, Heartbeat, Ready, Signals},
-    metrics::{Certificate, Metrics},
+    metrics::Metrics,
     proxy::listen::Authorities,
     tls,
     upstream::Endpoint,
@@ -184,23 +185,20 @@ pub(super) async fn leave(time: Duration, why: &str, signals: &mut Signals) {
     }
 }
 
-/// Returns a certificate of a private authority, which is created unless `state` stores one: the
-/// authority for clients and the listener's TLS settings.
-pub(super) fn own_certificates(
+/// Issues a certificate for these names with an authority of its own, stored in `state` if that is
+/// given.
+pub(super) fn own_certificate(
     state: Option<&Path>,
-    names: &tls::Names,
+    names: tls::Names,
     metrics: &Metrics,
-) -> anyhow::Result<(tls::Authority, tls::Server)> {
+) -> Result<IssuedCertificate, tls::Error> {
     let now = SystemTime::now();
     let generate = || tls::Authority::generate(now);
     let authority = match state {
         Some(directory) => tls::Authority::kept(directory, now, generate)?,
         None => generate()?,
     };
-    let serving = tls::Server::new(authority.issue(names, now)?)?;
-    metrics.certificate_valid(Certificate::Authority, now, now + tls::CA_LIFETIME);
-    metrics.certificate_valid(Certificate::Serving, now, now + tls::LEAF_LIFETIME);
-    Ok((authority, serving))
+    IssuedCertificate::new(authority, names, metrics.clone(), now)
 }
 
 #[expect(clippy::exit, reason = "the threads of the data path cannot be asked to end")]

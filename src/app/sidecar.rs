@@ -12,6 +12,7 @@ use tokio::time::{Duration, MissedTickBehavior};
 
 use super::{
     Announce, Announcement, Foundation, Running,
+    certificate::IssuedCertificate,
     options::{SidecarOptions, UsageError},
     reachable,
     serve::{self, AdminListeners, CLUSTER_DOMAIN, Configuration, Shared, Started},
@@ -20,7 +21,7 @@ use super::{
 use crate::{
     error::Chain,
     lifecycle::{Draining, survive_hangup},
-    metrics::{Certificate, Metrics, Outcome},
+    metrics::{Metrics, Outcome},
     mirror::{Look, Mirror},
     proxy::{
         forward::Clients,
@@ -36,9 +37,6 @@ use crate::{
 /// The period at which the service account's files are checked. A kubelet takes about a minute to
 /// update them.
 const LOOK_PERIOD: Duration = Duration::from_secs(5);
-
-/// The remaining life at which the listener's certificate is renewed.
-const RENEWED_BEFORE_END: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Serves until a stop signal.
 ///
@@ -106,15 +104,15 @@ async fn start(
     }
     let past = past(options, role);
     let authority = authority(&options.state, &names)?;
-    let serving = Serving::new(authority, names, shared.metrics.clone(), now)?;
+    let certificate = IssuedCertificate::new(authority, names, shared.metrics.clone(), now)?;
 
     let (source, target) = (options.service_account.clone(), options.mirror.clone());
     let others = options.also_mirror.iter().map(|(source, target)| {
-        Mirror::new(source.clone(), target.clone(), serving.authority.pem().to_owned())
+        Mirror::new(source.clone(), target.clone(), certificate.authority_pem().to_owned())
     });
     let mut follower = Follower {
         others: others.collect(),
-        mirror: Mirror::new(source, target, serving.authority.pem().to_owned()),
+        mirror: Mirror::new(source, target, certificate.authority_pem().to_owned()),
         known: KnownTokens::none(),
         metrics: shared.metrics.clone(),
     };
@@ -131,7 +129,7 @@ async fn start(
     let (plain, own) = access.clients(Arc::new(dial), upstream::Settings::default());
     let running = Running::start(Foundation {
         listeners: data,
-        tls: ListenerTls { tls: Some(serving.server.clone()), authorities },
+        tls: ListenerTls { tls: Some(certificate.server()), authorities },
         identify,
         past,
         clients: Clients::new(plain, own),
@@ -142,7 +140,8 @@ async fn start(
     shared.beat();
     listeners.serve(shared, &running)?;
     configuration.follow(shared);
-    shared.admin.spawn(follower.follow(serving, shared.drain.watch()));
+    shared.admin.spawn(follower.follow(shared.drain.watch()));
+    shared.admin.spawn(certificate.follow(shared.drain.watch()));
     drop(listening);
     Ok(Started { running, announcement, _configuration: configuration, leave_time: Duration::ZERO })
 }
@@ -189,15 +188,6 @@ fn authority(state: &Path, names: &tls::Names) -> anyhow::Result<tls::Authority>
     }
 }
 
-/// The workload's certificate and its issuer.
-struct Serving {
-    authority: tls::Authority,
-    names: tls::Names,
-    server: tls::Server,
-    metrics: Metrics,
-    expires: SystemTime,
-}
-
 /// Maintains the mirror and the known tokens.
 struct Follower {
     mirror: Mirror,
@@ -205,34 +195,6 @@ struct Follower {
     others: Vec<Mirror>,
     known: KnownTokens,
     metrics: Metrics,
-}
-
-// === impl Serving ===
-
-impl Serving {
-    fn new(
-        authority: tls::Authority,
-        names: tls::Names,
-        metrics: Metrics,
-        now: SystemTime,
-    ) -> Result<Self, tls::Error> {
-        let server = tls::Server::new(authority.issue(&names, now)?)?;
-        let expires = now + tls::LEAF_LIFETIME;
-        metrics.certificate_valid(Certificate::Authority, now, now + tls::CA_LIFETIME);
-        metrics.certificate_valid(Certificate::Serving, now, expires);
-        Ok(Self { authority, names, server, metrics, expires })
-    }
-
-    /// Issues the next certificate before the current one expires.
-    fn renew(&mut self, now: SystemTime) -> Result<(), tls::Error> {
-        if self.expires.duration_since(now).is_ok_and(|left| left > RENEWED_BEFORE_END) {
-            return Ok(());
-        }
-        self.server.replace(self.authority.issue(&self.names, now)?)?;
-        self.expires = now + tls::LEAF_LIFETIME;
-        self.metrics.certificate_valid(Certificate::Serving, now, self.expires);
-        Ok(())
-    }
 }
 
 // === impl Follower ===
@@ -271,7 +233,7 @@ impl Follower {
         }
     }
 
-    async fn follow(mut self, mut serving: Serving, mut draining: Draining) {
+    async fn follow(mut self, mut draining: Draining) {
         let mut ticks = tokio::time::interval(LOOK_PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -283,15 +245,8 @@ impl Follower {
                         tracing::error!(%error, "cannot update the mirrored service account; its \
                                                  copy is unchanged");
                     }
-                    if let Err(error) = serving.renew(SystemTime::now()) {
-                        let error = Chain(&error);
-                        tracing::error!(%error, "cannot renew the listener's certificate");
-                    }
                 }
             }
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

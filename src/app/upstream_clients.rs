@@ -7,7 +7,7 @@ use crate::{
     metrics::{Metrics, Origin},
     proxy::{
         aggregation::Aggregation, authorize::Authorize, caller_names::CallerNames,
-        forward::Clients, metered::Metered, warnings::Warnings,
+        forward::Clients, metered::Metered, repeated_headers::RepeatedHeaders,
     },
     upstream::{
         Client, Throttled,
@@ -40,13 +40,13 @@ impl UpstreamClients {
     pub(super) fn new(
         clients: &Clients,
         metrics: &Metrics,
-        warnings: &Warnings,
+        repeated: &RepeatedHeaders,
         insight: &Insight,
         health: &Health,
     ) -> Self {
         let metered = |client: &Arc<dyn Client>, origin, kind| -> Arc<dyn Client> {
-            let (metrics, warnings) = (metrics.clone(), warnings.clone());
-            let way = Metered::new(client.clone(), origin, metrics, warnings, insight.clone());
+            let (metrics, repeated) = (metrics.clone(), repeated.clone());
+            let way = Metered::new(client.clone(), origin, metrics, repeated, insight.clone());
             Arc::new(way.reporting(kind, health))
         };
         let (by_caller, by_own) = (ExchangeKind::Caller, ExchangeKind::Own);
@@ -98,7 +98,7 @@ mod tests {
         let upstream_clients = UpstreamClients::new(
             &clients,
             &metrics,
-            &Warnings::default(),
+            &RepeatedHeaders::default(),
             &insight,
             &Health::default(),
         );

@@ -29,9 +29,9 @@ pub(super) struct Arguments {
     /// The kubeconfig that listless local or listless gateway wrote [default: ~/.kube/listless].
     #[arg(long, value_name = "FILE")]
     written: Option<PathBuf>,
-    /// The output format.
-    #[arg(short, long, value_enum, default_value_t)]
-    output: Output,
+    /// The output format [default: export; yaml with --proxy-url].
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
     /// Append your own kubeconfig files to the export, so that your other contexts stay available.
     #[arg(long, conflicts_with = "proxy_url")]
     beside_source: bool,
@@ -44,10 +44,9 @@ pub(super) struct Arguments {
 }
 
 /// The output format.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Output {
     /// A line for a shell: eval "$(listless kubeconfig)".
-    #[default]
     Export,
     /// A kubeconfig with the clients' token.
     Yaml,
@@ -58,6 +57,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Prints the requested form.
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    refuse_idle_options(arguments)?;
     let file = arguments.written.clone().or_else(options::kubeconfig_of_local);
     let file = file.ok_or_else(|| {
         UsageError("there is no home directory; pass a file with --written".to_owned())
@@ -66,6 +66,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         bail!("{} does not exist: start listless local, which writes it", file.display());
     }
     let written = read_ours(&file)?;
+    if let Some(context) = &arguments.source.context {
+        refuse_other_context(context, &written, &file)?;
+    }
     let server = server(&written).with_context(|| {
         format!(
             "{} names no server; start listless \
@@ -75,9 +78,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     })?;
     look_for_listener(&server)?;
     let text = match arguments.output {
-        _ if arguments.proxy_url => as_yaml(&behind_proxy(arguments, &written, &server)?)?,
-        Output::Yaml => as_yaml(&written)?,
-        Output::Export => {
+        _ if arguments.proxy_url => as_yaml(behind_proxy(arguments, &written, &server)?)?,
+        Some(Output::Yaml) => as_yaml(written)?,
+        Some(Output::Export) | None => {
             let mut paths = quoted(&file);
             if arguments.beside_source {
                 let source = arguments.source.kubeconfig.as_deref();
@@ -89,6 +92,38 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
     };
     Ok(print(&text)?)
+}
+
+/// Refuses options that would have no effect together.
+fn refuse_idle_options(arguments: &Arguments) -> Result<(), UsageError> {
+    let reads_source = arguments.beside_source || arguments.proxy_url;
+    let text = match arguments.output {
+        Some(Output::Yaml) if arguments.beside_source => {
+            "--beside-source needs -o export: one file cannot name others; leave -o yaml out"
+        }
+        Some(Output::Export) if arguments.proxy_url => {
+            "--proxy-url prints a kubeconfig, which is no export; leave -o export out"
+        }
+        _ if arguments.source.kubeconfig.is_some() && !reads_source => {
+            "--kubeconfig has no effect without --beside-source or --proxy-url; pass one of them, or \
+             name the file that listless local wrote with --written"
+        }
+        _ => return Ok(()),
+    };
+    Err(UsageError(text.to_owned()))
+}
+
+/// Refuses a context that the running Listless does not serve.
+fn refuse_other_context(asked: &str, written: &Kubeconfig, file: &Path) -> anyhow::Result<()> {
+    let served = written.current_context.as_deref().unwrap_or_default();
+    if asked != served {
+        bail!(
+            "--context {asked:?} is not served: {} is for context {served:?}; start listless local \
+             with --context {asked:?}, or leave --context out",
+            file.display()
+        );
+    }
+    Ok(())
 }
 
 /// Returns the server of the current context.
@@ -112,19 +147,21 @@ fn look_for_listener(server: &Uri) -> anyhow::Result<()> {
     bail!("nothing listens at {authority}; start listless local")
 }
 
-/// Returns the source's context with Listless as its proxy, and with Listless's user entry.
+/// Returns the served context of the source with Listless as its proxy, and with Listless's user
+/// entry.
 fn behind_proxy(
     arguments: &Arguments,
     written: &Kubeconfig,
     server: &Uri,
 ) -> anyhow::Result<Kubeconfig> {
-    let asked = arguments.source.context.as_deref().or(written.current_context.as_deref());
     let authority = server.authority().context("the server's URL has no address")?;
     let clusters = written.clusters.iter().filter_map(|named| named.cluster.as_ref());
     let data = clusters.filter_map(|cluster| cluster.certificate_authority_data.as_deref()).next();
     let data = data.context("the kubeconfig of Listless has no certificate authority")?;
     let source = arguments.source.kubeconfig.as_deref();
-    let mut leads = identity::proxied(source, asked, &format!("http://{authority}"), data)?;
+    let served = written.current_context.as_deref();
+    let mut leads = identity::proxied(source, served, &format!("http://{authority}"), data)?;
+    refuse_path(&leads)?;
     if let (Some(named), Some(user)) = (leads.contexts.first_mut(), written.auth_infos.first())
         && let Some(context) = &mut named.context
     {
@@ -134,9 +171,25 @@ fn behind_proxy(
     Ok(leads)
 }
 
-/// Returns the kubeconfig with the mark, so that Listless does not take it for the cluster's.
-fn as_yaml(kubeconfig: &Kubeconfig) -> anyhow::Result<String> {
-    let text = yaml(kubeconfig).context("cannot serialize the kubeconfig")?;
+/// Refuses an apiserver below a path. Its clients send that path themselves, and Listless would add
+/// it again.
+fn refuse_path(kubeconfig: &Kubeconfig) -> anyhow::Result<()> {
+    let clusters = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
+    for server in clusters.filter_map(|cluster| cluster.server.as_deref()) {
+        if !server.parse::<Uri>()?.path().trim_end_matches('/').is_empty() {
+            bail!(
+                "--proxy-url cannot serve an apiserver below a path, such as {server}; use listless \
+                 kubeconfig or listless kubeconfig -o yaml, without --proxy-url"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Returns the kubeconfig with the marks, so that Listless does not take it for the cluster's.
+fn as_yaml(mut kubeconfig: Kubeconfig) -> anyhow::Result<String> {
+    identity::mark_clusters(&mut kubeconfig);
+    let text = yaml(&kubeconfig).context("cannot serialize the kubeconfig")?;
     Ok(format!("{} kubeconfig.\n{text}", identity::KUBECONFIG_MARK))
 }
 

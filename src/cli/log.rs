@@ -64,7 +64,8 @@ const RECORD_BYTES_MAX: usize = 16 * 1024;
 pub(super) fn start(options: &LogOptions, level: &str) -> Result<(), UsageError> {
     let filter = filter(options.filter.as_deref().filter(|text| !text.is_empty()), level)?;
     let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let builder = fmt().with_env_filter(filter).with_ansi(colours);
+    // The library would report a failed write on the same closed stream, and panic.
+    let builder = fmt().with_env_filter(filter).with_ansi(colours).log_internal_errors(false);
     let started = match options.format {
         LogFormat::Text => {
             builder.with_writer(move || Lines { inner: io::stderr(), colours }).try_init()

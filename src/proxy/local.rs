@@ -105,7 +105,7 @@ impl Local {
         remembered: &Remembered,
         headers: &HeaderMap,
     ) -> Result<Response<Body>, NotMade> {
-        let accepts_gzip = media::accepts_gzip(accept_encoding(headers));
+        let accepts_gzip = media::accepts_gzip(headers);
         let given = remembered.of(wanted);
         let (encoding, chunks) = match given.filter(|given| is_right(given, accepts_gzip)) {
             Some(given) => given,
@@ -262,7 +262,7 @@ impl Local {
             // The form of an error depends on the client's other accepted types (S-CT-06).
             (None, _) => return Err(NotMade::Unprintable),
         };
-        if media::accepts_gzip(accept_encoding(headers)) && bytes(&chunks) > GZIP_BYTES_MIN {
+        if media::accepts_gzip(headers) && bytes(&chunks) > GZIP_BYTES_MIN {
             let chunks = Arc::new(self.gzip.whole(chunks).await?);
             return Ok(gzipped(chunks, media_type, headers));
         }
@@ -342,9 +342,4 @@ fn answer(
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
     response
-}
-
-/// Returns the first of several lines, as Go does.
-fn accept_encoding(headers: &HeaderMap) -> Option<&str> {
-    headers.get(header::ACCEPT_ENCODING)?.to_str().ok()
 }

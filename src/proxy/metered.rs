@@ -12,20 +12,20 @@ use crate::{
     body::{Body, Observer},
     insight::Insight,
     metrics::{Limit, Metrics, Origin, UpstreamFault, UpstreamSample},
-    proxy::warnings::Warnings,
+    proxy::repeated_headers::RepeatedHeaders,
     upstream::{
         Client, Error, Lane,
         health::{ExchangeKind, Health},
     },
 };
 
-/// A client that counts the requests of one origin and learns the apiserver's warnings.
+/// A client that counts the requests of one origin and learns the headers that the apiserver repeats.
 #[derive(Clone)]
 pub struct Metered {
     inner: Arc<dyn Client>,
     origin: Origin,
     metrics: Metrics,
-    warnings: Warnings,
+    repeated: RepeatedHeaders,
     insight: Insight,
     kind: ExchangeKind,
     health: Health,
@@ -55,11 +55,11 @@ impl Metered {
         inner: Arc<dyn Client>,
         origin: Origin,
         metrics: Metrics,
-        warnings: Warnings,
+        repeated: RepeatedHeaders,
         insight: Insight,
     ) -> Self {
         let (kind, health) = (ExchangeKind::Caller, Health::default());
-        Self { inner, origin, metrics, warnings, insight, kind, health }
+        Self { inner, origin, metrics, repeated, insight, kind, health }
     }
 
     /// Reports the end of each exchange, which is of this kind, to `health`.
@@ -74,11 +74,11 @@ impl Metered {
             Err(error) => return self.failed(error),
         };
         self.health.answered(self.kind, response.status());
-        // The response to a caller may have warnings for that caller.
+        // The response to a caller may have headers for that caller.
         if let (Origin::Replica, true, Some(resource), true) =
             (self.origin, asked.is_plain_read, &asked.resource, response.status().is_success())
         {
-            self.warnings.learn(resource, response.headers());
+            self.repeated.learn(resource, response.headers());
         }
         self.metrics.upstream_request(&UpstreamSample {
             origin: self.origin,
@@ -216,8 +216,8 @@ pub(crate) mod tests {
     async fn a_request_is_counted_as_its_sender_parsed_it() {
         let metrics = Metrics::new();
         let insight = Insight::new(metrics.clone(), Instant::now());
-        let warnings = Warnings::default();
-        let way = Metered::new(Arc::new(Empty), Origin::Client, metrics.clone(), warnings, insight);
+        let repeated = RepeatedHeaders::default();
+        let way = Metered::new(Arc::new(Empty), Origin::Client, metrics.clone(), repeated, insight);
         let request = || {
             let url = "/api/v1/pods?watch=true&labelSelector=a%3Db";
             Request::get(url).body(Body::empty()).expect("a request")

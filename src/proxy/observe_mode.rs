@@ -88,7 +88,8 @@ impl Proxy {
         if matches!(target.info, RequestInfo::NonResource(_)) {
             return self.observe_document(context, &target.info, request, log).await;
         }
-        let _noticed = self.discovery.notice(&target.info);
+        let is_known = self.authorize.knows(context.caller());
+        let mut noticed = self.discovery.notice(&target.info, is_known);
         let session = self.predicted.of(context.caller(), Instant::now());
         let mut predicted = self.predict(context, &session, target, config, request.headers());
         let check = self.check(target, &predicted, config);
@@ -110,6 +111,9 @@ impl Proxy {
         }
         log.predicted(&mut predicted);
         let response = sent.map_err(|error| Error::upstream(error, info))?;
+        if let Some(noticed) = &mut noticed {
+            noticed.answered(response.status());
+        }
         self.pacing.wrote(caller, info, &response);
         let response = match check {
             Some(check) => check.attach(response),

@@ -1,15 +1,11 @@
 //! The server side of TLS, whose certificate may be replaced at run time.
 
-use std::{fs, path::Path, sync::Arc};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use rustls::{
-    ServerConfig,
-    crypto::aws_lc_rs,
-    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
-};
+use rustls::{ServerConfig, crypto::aws_lc_rs, server::danger::ClientCertVerifier};
 
-use super::{Error, Leaf, provider, roots};
+use super::{ClientAuthorities, Error, Leaf, provider};
 
 /// A listener's TLS configuration, replaceable at run time.
 #[derive(Clone)]
@@ -27,16 +23,9 @@ impl Server {
         Self::with(leaf, None)
     }
 
-    /// Returns a server for `leaf` that requires client certificates of an authority in this file.
-    pub fn for_clients_of(leaf: Leaf, authorities: &Path) -> Result<Self, Error> {
-        let path = || authorities.to_owned();
-        let read = fs::read(authorities);
-        let pem = read.map_err(|source| Error::File { path: path(), source })?;
-        let roots =
-            roots(&pem).map_err(|error| Error::Pem { path: path(), source: error.into() })?;
-        let roots = Arc::new(roots);
-        let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider()).build();
-        Self::with(leaf, Some(verifier.map_err(|error| Error::Clients(error.into()))?))
+    /// Returns a server for `leaf` that requires client certificates of these authorities.
+    pub fn for_clients_of(leaf: Leaf, authorities: &ClientAuthorities) -> Result<Self, Error> {
+        Self::with(leaf, Some(authorities.verifier()))
     }
 
     fn with(leaf: Leaf, clients: Option<Arc<dyn ClientCertVerifier>>) -> Result<Self, Error> {

@@ -24,6 +24,15 @@ const CENTURY_TURNS_AT: i16 = 50;
 /// The maximum size of a length field. Certificates have no longer ones.
 const LENGTH_BYTES_MAX: usize = 4;
 
+// === impl Authority ===
+
+impl super::Authority {
+    /// Returns the first and the last moment at which its certificate is valid, if readable.
+    pub fn validity(&self) -> Option<(SystemTime, SystemTime)> {
+        validity(&self.certificate)
+    }
+}
+
 /// Returns the last moment at which a certificate is valid.
 pub(super) fn not_after(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     validity(certificate).map(|(_, until)| until)

@@ -33,7 +33,7 @@ pub(super) use self::credentials::{Credentials, Refreshed};
 pub use self::{
     follow::{Followed, Turn},
     kubeconfig::places,
-    mark::{KUBECONFIG_MARK, Writer, writer_of},
+    mark::{KUBECONFIG_MARK, Writer, cluster_mark, mark_clusters, writer_of},
     redirect::{has_only_certificate, proxied, redirected},
 };
 use super::{
@@ -106,6 +106,16 @@ pub enum Error {
         .0.display()
     )]
     OwnKubeconfig(PathBuf),
+    /// The context leads to Listless instead of the apiserver, in a kubeconfig of someone else.
+    #[error(
+        "context {context:?} of kubeconfig {files} was written by listless and leads to Listless itself; pass the context of a cluster to --context"
+    )]
+    OwnContext {
+        /// The files.
+        files: String,
+        /// The context.
+        context: String,
+    },
     /// No context was named and the kubeconfig has no current one.
     #[error(
         "kubeconfig {files} has no current-context and {available}; pass --context or set one with kubectl config use-context"
@@ -170,7 +180,8 @@ pub enum Error {
 }
 
 /// Reads a kubeconfig: the file at `path`, or those that `KUBECONFIG` names, or the user's own.
-/// Files in `KUBECONFIG` that Listless wrote are left out; such a file at `path` is an error.
+/// Files in `KUBECONFIG` that Listless wrote are left out; such a file at `path` is an error, and so
+/// is a context that leads to Listless.
 pub async fn from_kubeconfig(path: Option<&Path>, context: Option<&str>) -> Result<Access, Error> {
     let files = kubeconfig::files(path);
     let kubeconfig = kubeconfig::read(path, &files)?;
@@ -219,12 +230,20 @@ pub async fn here(
     context: Option<&str>,
     service_account: &Path,
 ) -> Result<Access, Error> {
-    match cluster_address() {
-        Some((host, port)) if kubeconfig.is_none() && context.is_none() => {
-            in_cluster(service_account, &host, port).await
-        }
-        _ => from_kubeconfig(kubeconfig, context).await,
+    match cluster_unless_named(kubeconfig, context) {
+        Some((host, port)) => in_cluster(service_account, &host, port).await,
+        None => from_kubeconfig(kubeconfig, context).await,
     }
+}
+
+/// Returns host and port of the pod's apiserver, unless a kubeconfig or a context was named. As with
+/// kubectl, `KUBECONFIG` names a kubeconfig too.
+pub fn cluster_unless_named(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+) -> Option<(String, u16)> {
+    let is_named = kubeconfig.is_some() || context.is_some() || kubeconfig::named().is_some();
+    cluster_address().filter(|_| !is_named)
 }
 
 /// Creates the access of a token's bearer to an apiserver at a URL, which the certificates in

@@ -250,7 +250,9 @@ async fn no_record_contains_a_token() {
     let mut watching = proxy.sources().tap.listen(Some(Filter::default())).expect("a place");
     ann.get(PODS).await;
     assert!(ann.get(PODS).await.is_hit());
-    for header in ["user-agent", "x-anything", "cookie", "accept", "referer", "audit-id"] {
+    for header in
+        ["user-agent", "x-anything", "x-request-id", "cookie", "accept", "referer", "audit-id"]
+    {
         for value in [SECRET.to_owned(), format!("tool/{SECRET}"), format!("a {SECRET} b")] {
             ann.with(header, &value).get(PODS).await;
             ann.with(header, &value).get("/api").await;
@@ -275,6 +277,9 @@ async fn no_record_contains_a_token() {
         format!("{IN_A}/{SECRET}"),
         format!("{IN_A}/{escaped}"),
         format!("/apis/{SECRET}/v1"),
+        format!("/apis/{SECRET}/v1/pods"),
+        format!("/api/v1/{SECRET}"),
+        format!("/api/v1/namespaces/{SECRET}/pods"),
         format!("/openapi/v3/apis/x.io/v1?hash={SECRET}"),
         format!("/nowhere?{SECRET}"),
     ] {

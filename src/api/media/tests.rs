@@ -183,21 +183,24 @@ fn headers_with_too_many_clauses_for_a_stable_sort_are_forwarded() {
 
 #[test]
 fn only_the_bare_token_gzip_requests_compression() {
-    let table = [
+    let table: [(Option<&[u8]>, bool); 12] = [
         (None, false),
-        (Some(""), false),
-        (Some("gzip"), true),
-        (Some("gzip, deflate, br"), true),
-        (Some("br,\tgzip ,zstd"), true),
-        (Some("gzip;q=1.0"), false),
-        (Some("gzip;q=0, gzip"), true),
-        (Some("GZIP"), false),
-        (Some("*"), false),
-        (Some("x-gzip"), false),
-        (Some("identity"), false),
+        (Some(b""), false),
+        (Some(b"gzip"), true),
+        (Some(b"gzip, deflate, br"), true),
+        (Some(b"br,\tgzip ,zstd"), true),
+        (Some(b"gzip;q=1.0"), false),
+        (Some(b"gzip;q=0, gzip"), true),
+        (Some(b"gzip, \xff"), true),
+        (Some(b"GZIP"), false),
+        (Some(b"*"), false),
+        (Some(b"x-gzip"), false),
+        (Some(b"identity"), false),
     ];
-    for (header, expected) in table {
-        assert_eq!(accepts_gzip(header), expected, "{header:?}");
+    for (line, expected) in table {
+        let line = line.map(|line| HeaderValue::from_bytes(line).expect("a value"));
+        let headers = line.into_iter().map(|line| (header::ACCEPT_ENCODING, line)).collect();
+        assert_eq!(accepts_gzip(&headers), expected, "{headers:?}");
     }
 }
 
@@ -205,6 +208,5 @@ proptest! {
     #[test]
     fn no_header_causes_a_panic(accept in "[a-z*/;,=q0-9. ]{0,60}|\\PC{0,60}") {
         negotiate(&accept);
-        accepts_gzip(Some(&accept));
     }
 }

@@ -35,6 +35,8 @@ pub enum NotModelled {
     Body,
     /// A page of another origin asks: only the apiserver knows whether it allows that (S-HDR-04).
     CrossOrigin,
+    /// The path or query repeats the caller's token, which nothing may store or show.
+    RepeatsToken,
 }
 
 // === impl NotModelled ===
@@ -59,6 +61,7 @@ impl NotModelled {
             Self::BadValue => "bad-value",
             Self::Body => "body",
             Self::CrossOrigin => "cross-origin",
+            Self::RepeatsToken => "repeats-token",
         }
     }
 }

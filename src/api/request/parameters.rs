@@ -53,16 +53,24 @@ const NAMES: [&str; 13] = [
     "watch",
 ];
 
+/// The limit of pairs. The apiserver's parser drops the whole query above ten thousand.
+const PAIRS_MAX: usize = 1000;
+
 // === impl Parameters ===
 
 impl<'a> Parameters<'a> {
     /// Parses a raw query string; pairs that do not decode are dropped and noted.
     pub(super) fn parse(raw: &'a str) -> Self {
-        let mut parameters = Self::default();
+        let malformed = raw.split('&').count() > PAIRS_MAX;
+        let mut parameters = Self { malformed, ..Self::default() };
         for pair in raw.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             match (decode_text(name), decode_text(value)) {
-                (Some(name), Some(value)) if !pair.contains(';') => parameters.add(&name, value),
+                (Some(name), Some(value)) if !pair.contains(';') => {
+                    // The apiserver looks for `pretty` in the text as it was sent.
+                    parameters.unknown |= matches!(name, Cow::Owned(_));
+                    parameters.add(&name, value);
+                }
                 _ => parameters.malformed = true,
             }
         }
@@ -150,4 +158,17 @@ pub fn decode_text(encoded: &str) -> Option<Cow<'_, str>> {
 
 fn hexadecimal(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_of_too_many_pairs_is_malformed() {
+        let query = |ampersands: usize| format!("limit=5{}", "&".repeat(ampersands));
+        assert_eq!(Parameters::parse(&query(PAIRS_MAX - 1)).check(), Ok(()));
+        let expected = Err(NotModelled::MalformedQuery);
+        assert_eq!(Parameters::parse(&query(PAIRS_MAX)).check(), expected);
+    }
 }

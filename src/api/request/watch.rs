@@ -56,6 +56,9 @@ fn start(parameters: &Parameters<'_>, version: &VersionMatch) -> Result<Start, N
     }
 }
 
+/// The longest timeout of which the apiserver can count the nanoseconds, in seconds.
+const SECONDS_MAX: u64 = i64::MAX as u64 / 1_000_000_000;
+
 /// Parses the timeout: zero lets the server decide, and a negative number means no watch
 /// (S-WATCH-12).
 fn timeout(parameters: &Parameters<'_>) -> Result<Option<Duration>, NotModelled> {
@@ -63,6 +66,9 @@ fn timeout(parameters: &Parameters<'_>) -> Result<Option<Duration>, NotModelled>
         return Ok(None);
     };
     let seconds = u64::try_from(seconds).map_err(|_| NotModelled::BadValue)?;
+    if seconds > SECONDS_MAX {
+        return Err(NotModelled::BadValue);
+    }
     Ok((seconds > 0).then(|| Duration::from_secs(seconds)))
 }
 
@@ -130,6 +136,8 @@ mod tests {
         let watch = understood("allowWatchBookmarks=true&timeout=7m5s&timeoutSeconds=425");
         assert!(watch.bookmarks);
         assert_eq!(watch.timeout, Some(Duration::from_secs(425)));
+        assert!(parsed("timeoutSeconds=9223372036").watch.is_some());
+        assert!(parsed("timeoutSeconds=9223372037").watch.is_none());
         let watch = understood("allowWatchBookmarks=false&timeoutSeconds=0&pretty=true");
         assert!(!watch.bookmarks);
         assert_eq!(watch.timeout, None);

@@ -92,11 +92,13 @@ impl Columns {
     /// aggregated API may print anything.
     pub(super) fn parse(definitions: &str, resource: &GroupVersionResource) -> Option<Self> {
         let definitions: Vec<Definition<'_>> = serde_json::from_str(definitions).ok()?;
-        let is_default = matches!(
-            &*definitions,
-            [name, created] if name.is_name() && created.name == "Created At" && created.r#type == "date"
-        );
         let is_built_in = is_built_in_group(&resource.group);
+        // The default of types without a printer. A custom resource's column of this name is an age.
+        let is_default = is_built_in
+            && matches!(
+                &*definitions,
+                [name, created] if name.is_name() && created.name == "Created At" && created.r#type == "date"
+            );
         if definitions.is_empty() || (!is_built_in && !definitions[0].is_name()) {
             return None;
         }
@@ -239,5 +241,10 @@ mod tests {
         let columns = Columns::parse(&definitions, &roles).expect("columns");
         assert!(columns.prints_null);
         assert!(columns.columns.iter().all(|column| column.rule == Rule::Fixed));
+        // A custom resource's column of that name is an age.
+        let custom = GroupVersionResource::new("a.io", "v1", "things");
+        let columns = Columns::parse(&definitions, &custom).expect("columns");
+        assert!(!columns.prints_null);
+        assert_eq!(columns.columns[1].rule, Rule::Since(Source::Date(None)));
     }
 }

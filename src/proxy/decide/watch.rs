@@ -20,7 +20,7 @@ use super::{
 use crate::{
     api::{
         form::Form,
-        media::{MetadataKind, Negotiated, Representation, UnmodelledMedia},
+        media::{Include, MetadataKind, Negotiated, Representation, UnmodelledMedia},
         request::{self, RequestInfo, Watch},
         version::{Freshness, ResourceVersion, VersionMatch},
     },
@@ -135,10 +135,15 @@ impl WatchCandidate<'_> {
     /// Returns the reason why the bookmark that ends the initial events cannot be printed yet: a
     /// row's cells, or a custom resource's kind, are first known from one of the apiserver's.
     fn lacks_bookmark(&self, replica: &Replica, snapshot: &Snapshot) -> Option<ForwardReason> {
-        if !self.watch.bookmarks || replica.knows_bookmark() {
+        if !self.watch.bookmarks {
             return None;
         }
         match self.encoding.representation {
+            // Newer apiservers show the mark in a row that has no object otherwise.
+            Representation::Table(table) if table.include == Include::None => {
+                Some(ForwardReason::MediaType(UnmodelledMedia::Table))
+            }
+            _ if replica.knows_bookmark() => None,
             Representation::Table(_) => Some(ForwardReason::MediaType(UnmodelledMedia::Table)),
             Representation::Object if snapshot.envelope().kind().is_none() => {
                 Some(ForwardReason::NotCovered(Absence::NotReplicable))

@@ -29,7 +29,11 @@ use crate::{
 };
 
 /// A write to a source of documents, in progress.
-pub(in crate::proxy) struct Noticed(Discovery);
+pub(in crate::proxy) struct Noticed {
+    discovery: Discovery,
+    /// `true` if its end changes documents.
+    changes: bool,
+}
 
 /// The cached state of a requested document.
 #[derive(Clone, Copy, Debug)]
@@ -181,21 +185,27 @@ impl Proxy {
 
 impl Discovery {
     /// Notes a request that is about to be forwarded. If it changes a source of documents, they
-    /// count as changed now. They count as changed again when its response arrives or it is
-    /// abandoned.
-    pub(in crate::proxy) fn notice(&self, info: &RequestInfo) -> Option<Noticed> {
-        info.resource_request().is_some_and(defines).then(|| {
-            self.disturbed(Instant::now());
-            Noticed(self.clone())
-        })
+    /// count as changed when its response arrives, or when a known caller abandons it.
+    pub(in crate::proxy) fn notice(&self, info: &RequestInfo, is_known: bool) -> Option<Noticed> {
+        let defines = info.resource_request().is_some_and(defines);
+        defines.then(|| Noticed { discovery: self.clone(), changes: is_known })
     }
 }
 
 // === impl Noticed ===
 
+impl Noticed {
+    /// Learns from the apiserver's response: what it refused has changed nothing.
+    pub(in crate::proxy) fn answered(&mut self, status: StatusCode) {
+        self.changes = !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    }
+}
+
 impl Drop for Noticed {
     fn drop(&mut self) {
-        self.0.disturbed(Instant::now());
+        if self.changes {
+            self.discovery.disturbed(Instant::now());
+        }
     }
 }
 

@@ -17,6 +17,8 @@ pub(super) struct Collecting<F> {
     bytes: usize,
     /// The bytes of all copies in progress: a client may never read its document to the end.
     copied: HeldBytes,
+    /// Counts the bytes of this copy until its end; a kept document counts elsewhere.
+    counted: Vec<Bytes>,
     /// The callback; `None` after the end, or if the body is too large or broken.
     whole: Option<F>,
 }
@@ -32,8 +34,8 @@ const COPIED_BYTES_MAX: usize = 32 * 1024 * 1024;
 impl<F: FnOnce(VecDeque<Bytes>) + Send + Unpin + 'static> Collecting<F> {
     /// Wraps a body, whose copy counts in `copied`; `whole` receives the bytes when the body has ended.
     pub(super) fn wrap(inner: Body, copied: &HeldBytes, whole: F) -> Body {
-        let (read, copied) = (VecDeque::new(), copied.clone());
-        inner.observed(Self { read, bytes: 0, copied, whole: Some(whole) })
+        let (read, counted, copied) = (VecDeque::new(), Vec::new(), copied.clone());
+        inner.observed(Self { read, bytes: 0, copied, counted, whole: Some(whole) })
     }
 }
 
@@ -43,11 +45,13 @@ impl<F: FnOnce(VecDeque<Bytes>) + Send + Unpin + 'static> Observer for Collectin
         if self.bytes > DOCUMENT_BYTES_MAX || self.copied.total() > COPIED_BYTES_MAX {
             self.forget();
         } else if self.whole.is_some() {
-            self.read.push_back(self.copied.hold(chunk.clone()));
+            self.counted.push(self.copied.hold(chunk.clone()));
+            self.read.push_back(chunk.clone());
         }
     }
 
     fn ended(&mut self) {
+        self.counted.clear();
         if let Some(whole) = self.whole.take() {
             whole(mem::take(&mut self.read));
         }
@@ -62,6 +66,7 @@ impl<F> Collecting<F> {
     fn forget(&mut self) {
         self.whole = None;
         self.read.clear();
+        self.counted.clear();
     }
 }
 
@@ -97,6 +102,19 @@ mod tests {
         let frames =
             pieces.into_iter().map(|piece| piece.map(|text| Frame::data(Bytes::from(text))));
         Body::wrap(http_body_util::StreamBody::new(futures_util::stream::iter(frames)))
+    }
+
+    #[tokio::test]
+    async fn a_copy_counts_until_its_end_and_not_while_it_is_kept() {
+        let (copied, kept) = (HeldBytes::default(), Kept::default());
+        let to = kept.clone();
+        let whole = move |chunks| *to.lock().expect("no panic") = Some(chunks);
+        let mut body = Collecting::wrap(pieces(vec![Ok("a"), Ok("b")]), &copied, whole);
+        body.frame().await.expect("a piece").expect("no error");
+        assert!(copied.total() > 0);
+        while body.frame().await.is_some() {}
+        assert_eq!(text(&kept), Some(b"ab".to_vec()));
+        assert_eq!(copied.total(), 0);
     }
 
     #[tokio::test]

@@ -278,7 +278,8 @@ impl<S: Serve> Listener<S> {
                 loop {
                     let goodbye = tokio::time::timeout(GOODBYE_TIMEOUT, served.as_mut()).await;
                     // A request may have begun before the client saw the goodbye.
-                    if goodbye.is_ok() || !seat.slot.idle_for().is_zero() {
+                    // The last bytes of its response may still be on their way.
+                    if goodbye.is_ok() || seat.slot.idle_for() >= GOODBYE_TIMEOUT {
                         return debug!(?goodbye, "an idle client connection was closed");
                     }
                 }

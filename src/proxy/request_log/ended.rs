@@ -2,7 +2,7 @@
 
 use super::{
     RequestLog,
-    records::{self, Line},
+    records::{self, Exposure, Line},
 };
 use crate::{
     api::request::ResourceRequest,
@@ -14,9 +14,9 @@ use crate::{
 macro_rules! line {
     ($level:ident, $log:expr, $duration:expr) => {{
         let log: &RequestLog = $log;
-        let request = log.request();
+        let request = log.request().filter(|_| log.client.target == Exposure::Clean);
         tracing::$level!(
-            target: "listless::access",
+            target: records::ACCESS_LOG,
             verb = log.verb.as_str(),
             resource = request.map(|request| tracing::field::display(&request.resource)),
             namespace = request.and_then(|request| records::shown(request.scope.namespace())),

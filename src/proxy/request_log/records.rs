@@ -56,6 +56,9 @@ pub(super) struct Client {
     pub(super) target: Exposure,
 }
 
+/// The target of log lines of requests.
+pub(super) const ACCESS_LOG: &str = "listless::access";
+
 /// The exposure of the caller's token in a request's target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Exposure {
@@ -99,7 +102,11 @@ impl Records {
 
     /// Records the client of a request, if any receiver needs it.
     pub(super) fn client<B>(&self, request: &Request<B>) -> Client {
-        if self.access().level == AccessLevel::Off && !self.0.audience.audit.is_on() {
+        let is_filtered = || tracing::enabled!(target: ACCESS_LOG, tracing::Level::DEBUG);
+        if self.access().level == AccessLevel::Off
+            && !self.0.audience.audit.is_on()
+            && !is_filtered()
+        {
             return Client::default();
         }
         let headers = request.headers();

@@ -72,8 +72,9 @@ impl StreamedWatches {
             let watches: Vec<_> = {
                 let mut open = lock(&self.0);
                 open.watches.retain(|watch| watch.strong_count() > 0);
-                open.is_swept = !open.watches.is_empty();
-                open.watches.iter().filter_map(Weak::upgrade).collect()
+                let watches: Vec<_> = open.watches.iter().filter_map(Weak::upgrade).collect();
+                open.is_swept = !watches.is_empty();
+                watches
             };
             if watches.is_empty() {
                 return;

@@ -11,9 +11,11 @@ use super::{Error, fault, mark};
 use crate::api::url;
 
 /// Reads a file, or merges those that `KUBECONFIG` names: as kubectl does, without missing ones,
-/// unless all are. Files that Listless wrote are not read.
+/// unless all are. Files that Listless wrote are not read. Entries of Listless in other files hide
+/// none of a cluster.
 pub(super) fn read(path: Option<&Path>, files: &str) -> Result<Kubeconfig, Error> {
     let (mut merged, mut missing) = (None::<Kubeconfig>, None);
+    let mut own = Kubeconfig::default();
     for file in places(path)? {
         let unreadable = |error| unreadable(&file.display().to_string(), error);
         match Kubeconfig::read_from(&file) {
@@ -23,7 +25,10 @@ pub(super) fn read(path: Option<&Path>, files: &str) -> Result<Kubeconfig, Error
                 missing = missing.or(Some((file, error)));
             }
             Err(error) => return Err(unreadable(error)),
-            Ok(next) => {
+            Ok(mut next) => {
+                // kube's merge takes an empty text for a context; kubectl does not.
+                next.current_context = next.current_context.filter(|name| !name.is_empty());
+                own = own.merge(mark::split_off_own(&mut next)).map_err(unreadable)?;
                 merged = Some(match merged.take() {
                     Some(merged) => merged.merge(next).map_err(unreadable)?,
                     None => next,
@@ -32,7 +37,7 @@ pub(super) fn read(path: Option<&Path>, files: &str) -> Result<Kubeconfig, Error
         }
     }
     match (merged, missing) {
-        (Some(merged), _) => Ok(merged),
+        (Some(merged), _) => merged.merge(own).map_err(|error| unreadable(files, error)),
         (None, Some((file, source))) => {
             let file = file.display().to_string();
             let (file, advice) = match (path, named()) {
@@ -73,7 +78,7 @@ pub fn places(path: Option<&Path>) -> Result<Vec<PathBuf>, Error> {
 }
 
 /// Returns the list in `KUBECONFIG` without files that Listless wrote; `None` if no file is left.
-fn named() -> Option<OsString> {
+pub(super) fn named() -> Option<OsString> {
     let files = std::env::var_os("KUBECONFIG")?;
     let others = std::env::split_paths(&files)
         .filter(|file| !file.as_os_str().is_empty() && !mark::is_ours(file));
@@ -102,8 +107,7 @@ pub(super) fn checked_context(
         [name] => format!("the context {name}"),
         names => format!("the contexts {}", names.join(", ")),
     };
-    let current = kubeconfig.current_context.as_deref().filter(|name| !name.is_empty());
-    let Some(name) = asked.or(current) else {
+    let Some(name) = asked.or(kubeconfig.current_context.as_deref()) else {
         let available = format!("has {available}");
         return Err(Error::NoCurrentContext { files, available });
     };
@@ -119,6 +123,9 @@ pub(super) fn checked_context(
     };
     let cluster = kubeconfig.clusters.iter().find(|cluster| cluster.name == context.cluster);
     let Some(cluster) = cluster else { return Err(dangling("cluster", &context.cluster)) };
+    if mark::leads_to_listless(cluster) {
+        return Err(Error::OwnContext { files: files.clone(), context: name.to_owned() });
+    }
     let unusable = |source| Error::Cluster {
         origin: format!("context {name:?} of kubeconfig {files}"),
         source,

@@ -89,11 +89,7 @@ impl Cluster {
     }
 
     fn check(&self, token: &str, arguments: &[&str]) -> Checked {
-        let output = self.command(token, &[&["-o", "json"], arguments].concat()).output();
-        let output = output.expect("the binary runs");
-        let report = serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
-        Checked { code: output.status.code(), report }
+        Checked::by(&mut self.command(token, &[&["-o", "json"], arguments].concat()))
     }
 
     /// A webhook with this CA bundle that leads to an address where nothing listens.
@@ -152,6 +148,13 @@ impl Cluster {
 // === impl Checked ===
 
 impl Checked {
+    fn by(command: &mut Command) -> Self {
+        let output = command.output().expect("the binary runs");
+        let report = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
+        Self { code: output.status.code(), report }
+    }
+
     fn row(&self, name: &str) -> &Value {
         let rows = self.report["checks"].as_array().expect("checks");
         rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("{name}"))
@@ -188,6 +191,22 @@ fn a_cluster_without_listless_passes_and_lists_the_missing_parts() {
     }
     checked.is("kubelets", "pass", "1 node: v1.36.3");
     assert_eq!(cluster.simulator.count(&group_resource("pods")), 0, "nothing was stored");
+}
+
+#[test]
+fn in_a_pod_a_given_kubeconfig_is_used_and_checked_as_from_outside() {
+    let cluster = Cluster::start();
+    let mut by_flag = cluster.command(ADMIN, &["-o", "json"]);
+    let mut by_variable = Command::new(LISTLESS);
+    by_variable.args(["check", "-o", "json"]).env_remove("LISTLESS_LOG");
+    by_variable.env("KUBECONFIG", cluster.kubeconfig(ADMIN));
+    for command in [&mut by_flag, &mut by_variable] {
+        command.env("KUBERNETES_SERVICE_HOST", "127.0.0.1").env("KUBERNETES_SERVICE_PORT", "1");
+        let checked = Checked::by(command);
+        assert_eq!(checked.report["apiserver"], cluster.address.to_string());
+        // Without --resource, the service account of a pod is not checked for pods.
+        checked.is("permissions", "pass", "admin may list and watch pods");
+    }
 }
 
 #[test]

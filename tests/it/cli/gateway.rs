@@ -21,6 +21,7 @@ const POD: [(&str, &str); 2] =
 fn gateway() -> Command {
     let mut command = Command::new(LISTLESS);
     command.args(["--log", "warn", "gateway"]).args(FREE).env_remove("LISTLESS_LOG");
+    command.env_remove("KUBECONFIG");
     for (name, _) in POD {
         command.env_remove(name);
     }
@@ -65,6 +66,7 @@ fn outside_a_cluster_the_gateway_writes_a_kubeconfig_with_the_same_user() {
     assert!(line.contains(&format!("KUBECONFIG={}", written.display())), "{line}");
     let read = fs::read_to_string(&written).expect("the kubeconfig");
     assert!(read.starts_with("# Written by listless"), "{read}");
+    assert!(read.contains("name: listless.dev"), "the mark that kubectl keeps: {read}");
     for part in ["token: not-shown", "server: https://127.0.0.1:", "namespace: shop"] {
         assert!(read.contains(part), "{part}: {read}");
     }
@@ -108,6 +110,22 @@ fn in_a_pod_the_gateway_uses_the_service_account_and_the_given_certificate() {
     assert!(line.starts_with("listless: serving service account "), "{line}");
     assert!(!line.contains("KUBECONFIG"), "{line}");
     end(child);
+}
+
+#[test]
+fn in_a_pod_the_gateway_uses_the_kubeconfig_that_the_environment_names() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let kubeconfig = file(directory.path(), "kubeconfig", KUBECONFIG);
+    let mut command = gateway();
+    let mut child = command.envs(POD).env("KUBECONFIG", &kubeconfig).spawn().expect("it runs");
+    let line = announced(&mut child);
+    let expected = format!("listless: serving context \"prod\" of kubeconfig {kubeconfig}");
+    assert!(line.starts_with(&expected), "{line}");
+    end(child);
+    // An empty one is none.
+    let output = gateway().envs(POD).env("KUBECONFIG", "").output().expect("the binary runs");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--tls-cert"), "{}", text(&output.stderr));
 }
 
 /// A Service sends clients to a pod until the news of its end has reached every node.

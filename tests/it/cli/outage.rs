@@ -21,6 +21,7 @@ use serde_json::Value;
 use super::{
     LISTLESS, announced,
     check::{ADMIN, Cluster},
+    kubeconfig::unmarked,
     listless, signal, text,
 };
 
@@ -100,10 +101,8 @@ impl Local {
     /// The message of the Status that a client gets, or nothing if it is served.
     fn client_message(&self) -> Option<String> {
         let written = fs::read_to_string(self.directory.path().join("written")).expect("written");
-        // With its first line, Listless would refuse to be its own apiserver.
-        let (_, unmarked) = written.split_once('\n').expect("lines");
         let client = self.directory.path().join("client");
-        fs::write(&client, unmarked).expect("written");
+        fs::write(&client, unmarked(&written)).expect("written");
         self.runtime.block_on(async {
             let access = identity::from_kubeconfig(Some(&client), None).await.expect("a context");
             let (_, client) = access.clients(Arc::new(Tcp::default()), Settings::default());

@@ -71,14 +71,19 @@ async fn bookmarks_are_tables_of_the_form_that_the_apiserver_showed() {
         proxy.put_pod("other", "web");
         pass(Duration::from_secs(61)).await;
     }
-    for included in INCLUDED {
+    // Without an object, newer apiservers show the mark in another form than older ones. The session
+    // cannot follow such a watch: it comes last.
+    let mut included = INCLUDED;
+    included.sort_unstable_by_key(|included| included.ends_with("None"));
+    for included in included {
         let path = format!("{path}&{included}");
         // A watch takes a second, which its ages show.
         let (client, straight) = (tables(&proxy.client()), tables(&proxy.straight()));
         let (answer, expected) = tokio::join!(client.get(&path), straight.get(&path));
-        assert!(answer.is_hit(), "{path}: {}", answer.cache_status());
+        let (hit, has_object) = (answer.is_hit(), !included.ends_with("None"));
+        assert_eq!(hit, has_object, "{path}: {}", answer.cache_status());
         assert_eq!(answer.text(), expected.text(), "{path}");
-        assert!(answer.text().contains("initial-events-end") || included.ends_with("None"));
+        assert_eq!(answer.text().contains("initial-events-end"), has_object);
     }
 }
 
