@@ -310,7 +310,7 @@ impl Inner {
                 _ => &self.counters.refused,
             };
             count.increment();
-            set.remember(replica, absence, now, self.settings.borrow().refusal_ttl);
+            set.end(replica, absence, now, self.settings.borrow().refusal_ttl);
         }
         // Whoever is refused this query is not shown it by a wider one.
         let is_refused = matches!(ended, Ended::Refused { .. });

@@ -92,6 +92,10 @@ impl Clock {
         let Some(date) = date.and_then(parse_date) else { return };
         let received = self.own();
         let seen = Bounds { low: date.since(received), high: date.plus(SECOND).since(sent) };
+        // The own clock was set back meanwhile.
+        if seen.low > seen.high {
+            return;
+        }
         let mut bounds = self.0.bounds.lock().unwrap_or_else(PoisonError::into_inner);
         *bounds = Some(bounds.and_then(|known| known.and(seen)).unwrap_or(seen));
     }
@@ -158,6 +162,13 @@ mod tests {
         let nanoseconds = u64::try_from(start().0).expect("after 1970");
         let time = SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds);
         Clock::started(time, Instant::now())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_was_set_back_during_a_request_teaches_nothing() {
+        let clock = clock();
+        clock.learn(&date(0), clock.own().plus(5 * SECOND));
+        assert_eq!(clock.now().since(start()), 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -26,7 +26,7 @@ pub(super) struct PageReader<'a> {
     raw: Bytes,
     /// The decompressed pages that runs refer to and that the replica does not keep, in bytes.
     private: usize,
-    /// `true` if they include the current page.
+    /// `true` if they include the current page, or the replica keeps its bytes.
     is_counted: bool,
 }
 
@@ -86,9 +86,7 @@ impl<'a> PageReader<'a> {
     fn page(&mut self, page: &'a Page) -> &Bytes {
         if !self.page.is_some_and(|last| std::ptr::eq(last, page)) {
             self.page = Some(page);
-            self.raw = page.raw();
-            // The replica has no other reference to it.
-            self.is_counted = !self.raw.is_unique();
+            (self.raw, self.is_counted) = page.shared();
         }
         &self.raw
     }

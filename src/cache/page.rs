@@ -147,6 +147,11 @@ impl Page {
         self.text.raw()
     }
 
+    /// Returns the bytes, and `true` if the page keeps the same ones.
+    pub(super) fn shared(&self) -> (Bytes, bool) {
+        self.text.shared()
+    }
+
     /// Returns the start of an object's bytes, or the end of all.
     fn start(&self, index: usize) -> usize {
         let before = index.checked_sub(1).map(|before| &self.entries[before]);

@@ -29,6 +29,7 @@ use super::{
     Settings,
     budget::Budget,
     counters::Counters,
+    history::History,
     reader::Reader,
     replica::{Link, Published, Replica, SyncState},
     store::Snapshot,
@@ -54,6 +55,8 @@ pub struct Reflector {
     bad_lists: u32,
     /// `true` after a broken connection: the storage may have been restored meanwhile.
     after_break: bool,
+    /// A version that the storage had reached after that, and the time of the question.
+    current: Option<(ResourceVersion, Instant)>,
 }
 
 /// A source of random numbers in 0..1.
@@ -99,6 +102,7 @@ impl Reflector {
             catch_up: CatchUp::new(Instant::now()),
             bad_lists: 0,
             after_break: false,
+            current: None,
         }
     }
 
@@ -164,11 +168,13 @@ impl Reflector {
     /// have passed that one, nothing shows that they were used twice (S-CONS-10).
     async fn check_storage(&mut self) -> Result<(), ReflectorFailure> {
         let Some(shown) = self.shown().filter(|_| self.after_break) else { return Ok(()) };
+        let asked_at = Instant::now();
         let current = self.current_version().await?;
         self.after_break = false;
         if current < shown {
             return Err(ReflectorFailure::Restored { current, shown });
         }
+        self.current = Some((current, asked_at));
         Ok(())
     }
 
@@ -262,8 +268,7 @@ impl Reflector {
 
     /// Drops the state. Those who follow it must list again: what they received may be wrong.
     fn end_epoch(&self, change: impl FnOnce(&mut Published)) {
-        self.replica.history().end_epoch();
-        self.forget_state(|published| {
+        self.forget_state(History::end_epoch, |published| {
             published.epoch += 1;
             change(published);
         });
@@ -272,15 +277,16 @@ impl Reflector {
     /// Withdraws the snapshot, and lists again once every apiserver has adopted the new definition.
     /// Reads are forwarded meanwhile.
     async fn await_redefinition(&self) -> Step {
-        self.forget_state(|published| published.state = SyncState::Failing);
+        self.forget_state(History::close, |published| published.state = SyncState::Failing);
         // Jitter, because every replica may list again at once.
         sleep(REDEFINITION_SETTLES.mul_f64(1.0 + (self.random)())).await;
         Step::List(None)
     }
 
-    fn forget_state(&self, change: impl FnOnce(&mut Published)) {
+    fn forget_state(&self, end: fn(&mut History), change: impl FnOnce(&mut Published)) {
+        // The lock is held until everything is published, as when events are applied.
         let mut history = self.replica.history();
-        history.close();
+        end(&mut history);
         self.replica.publish(|published| {
             let link = Link::Lost { since: Instant::now() };
             let restored = published.restored;

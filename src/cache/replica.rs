@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::time::{Instant, timeout_at};
 
 use self::notices::Notices;
@@ -45,7 +45,7 @@ pub struct Replica {
     usage: Mutex<Usage>,
     /// The apiserver's clock.
     clock: Clock,
-    bookmark: OnceLock<BookmarkForm>,
+    bookmark: ArcSwapOption<BookmarkForm>,
     /// `true` if some object's metadata cannot be printed as the apiserver prints it.
     odd_metadata: AtomicBool,
     watchers: AtomicUsize,
@@ -138,7 +138,7 @@ impl Replica {
             history: Mutex::new(history),
             usage: Mutex::new(usage),
             clock: Clock::system(),
-            bookmark: OnceLock::new(),
+            bookmark: ArcSwapOption::empty(),
             odd_metadata: AtomicBool::new(false),
             watchers: AtomicUsize::new(0),
             successor: OnceLock::new(),
@@ -272,13 +272,15 @@ impl Replica {
     }
 
     /// Returns the form of the apiserver's bookmarks, once one came.
-    pub(super) fn bookmark(&self) -> Option<&BookmarkForm> {
-        self.bookmark.get()
+    pub(super) fn bookmark(&self) -> Option<Arc<BookmarkForm>> {
+        self.bookmark.load_full()
     }
 
-    /// Stores the first form that came.
-    pub(super) fn learn_bookmark(&self, form: BookmarkForm) {
-        self.bookmark.get_or_init(|| form);
+    /// Stores the form of the last one; `None` if the next may have another form.
+    pub(super) fn learn_bookmark(&self, form: Option<BookmarkForm>) {
+        if self.bookmark.load().as_deref() != form.as_ref() {
+            self.bookmark.store(form.map(Arc::new));
+        }
     }
 
     /// Reports whether events may be printed as metadata only: no object prevents it.

@@ -182,7 +182,14 @@ impl Set {
         self.absences.get(self.key(query, form), now).map(|(absence, _)| absence)
     }
 
-    /// Stores the reason why a replica ended, to prevent a restart at once.
+    /// Stores the reason why a replica ended, to prevent a restart at once. One that does not fit alone
+    /// makes others end on its way: it stays away for longer.
+    pub(super) fn end(&mut self, replica: &Replica, absence: Absence, now: Instant, ttl: Duration) {
+        let factor = if absence == Absence::OutOfMemory { REFUSAL_TTL_FACTOR } else { 1 };
+        self.remember(replica, absence, now, ttl * factor);
+    }
+
+    /// Stores the reason why a replica was dropped, to prevent a restart at once.
     pub(super) fn remember(
         &mut self,
         replica: &Replica,

@@ -276,7 +276,7 @@ impl Subscription {
         let learned = self.replica.get().bookmark();
         let (envelope, with_columns) = (&self.envelope, !self.has_columns);
         let line = BookmarkForm::event(
-            learned,
+            learned.as_deref(),
             envelope,
             (self.representation, with_columns),
             version,

@@ -122,7 +122,7 @@ async fn twenty_first_readers_cost_one_list_and_one_watch() {
             .expect("no panic")
             .map_or(0, |view| view.snapshot.clone().expect("synced").len());
     }
-    // The first read came before its query was in demand; all others waited for the replica.
+    // The first read came before its query was in demand.
     assert_eq!(synced, 19);
     scene.calls.expect_none(Duration::from_secs(60)).await;
     let counters = scene.cache.counters();
@@ -349,10 +349,19 @@ async fn a_replica_that_is_configured_later_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_query_that_does_not_fit_alone_stays_away_for_longer() {
+    let mut scene = Scene::new(Settings { memory_limit_bytes: 5_000, ..Settings::default() });
+    let large = fixture::list(10, &[Pod { padding: 6_000, ..Pod::new("a", "p", 5) }]);
+    scene.cache.start(job("1"), Form::Json);
+    scene.calls.next().await.json(200, large);
+    pass(5 * Settings::default().refusal_ttl.as_secs()).await;
+    assert_eq!(scene.read(&job("1")).err(), Some(Absence::OutOfMemory));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_least_recently_used_replica_is_dropped_above_the_memory_limit() {
     let mut scene = Scene::new(Settings { memory_limit_bytes: 24_500, ..Settings::default() });
-    // It is too small to be compressed.
-    let large = [Pod { padding: 3_500, ..Pod::new("a", "p", 5) }];
+    let large = [Pod { padding: 3_500, ..Pod::new("a", "p", 5) }]; // too small to be compressed
     scene.cache.start(job("configured"), Form::Json);
     let mut watches = vec![scene.serve(10, &large).await];
     for name in ["1", "2"] {

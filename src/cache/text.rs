@@ -71,21 +71,26 @@ impl Text {
 
     /// Returns the bytes.
     pub(super) fn raw(&self) -> Bytes {
+        self.shared().0
+    }
+
+    /// Returns the bytes, and `true` if it keeps the same ones.
+    pub(super) fn shared(&self) -> (Bytes, bool) {
         let reads = self.reads.load(Ordering::Relaxed);
         if reads < READS_MAX {
             self.reads.store(reads + 1, Ordering::Relaxed);
         }
         let state = self.state.load();
         let compressed = match &**state {
-            TextState::Raw(raw) | TextState::Incompressible(raw) => return raw.clone(),
+            TextState::Raw(raw) | TextState::Incompressible(raw) => return (raw.clone(), true),
             TextState::Compressed(compressed) => compressed,
         };
         let raw = self.storage.decompress(compressed, self.length);
         let pool = self.storage.pool();
-        if reads > 0 && pool.has_room(self.length) {
-            self.replace(&state, TextState::raw(raw.clone(), pool));
-        }
-        raw
+        let keeps = reads > 0
+            && pool.has_room(self.length)
+            && self.replace(&state, TextState::raw(raw.clone(), pool));
+        (raw, keeps)
     }
 
     /// Begins a round. Compresses the bytes if they were not read in the last one, or in any case;
@@ -103,16 +108,18 @@ impl Text {
         true
     }
 
-    /// Replaces a state, unless another thread has done it.
-    fn replace(&self, state: &Arc<TextState>, next: TextState) {
+    /// Replaces a state; returns `false` if another thread has done it.
+    fn replace(&self, state: &Arc<TextState>, next: TextState) -> bool {
         let next = Arc::new(next);
         let found = self.state.compare_and_swap(state, next.clone());
-        if Arc::ptr_eq(&found, state) {
+        let is_replaced = Arc::ptr_eq(&found, state);
+        if is_replaced {
             self.held.store(next.len(), Ordering::Relaxed);
             state.release(&self.storage);
         } else {
             next.release(&self.storage);
         }
+        is_replaced
     }
 }
 
@@ -180,9 +187,9 @@ mod tests {
         assert!(text.rest(false), "they were not read since");
         assert!(is_compressed(&text) && text.bytes() < pods.len() / 4);
         assert_eq!((text.len(), pool.raw_bytes()), (pods.len(), 0));
-        assert_eq!(text.raw(), pods);
+        assert_eq!(text.shared(), (pods.clone().into(), false));
         assert!(is_compressed(&text), "one read");
-        assert_eq!(text.raw(), pods);
+        assert_eq!(text.shared(), (pods.clone().into(), true));
         assert!(!is_compressed(&text), "two reads");
         assert_eq!(pool.raw_bytes(), pods.len());
         assert_eq!(text.raw().as_ptr(), text.raw().as_ptr());
@@ -197,8 +204,9 @@ mod tests {
         text.raw();
         assert!(!pool.has_room(0) && text.rest(true));
         for _ in 0..5 {
-            assert_eq!(text.raw(), pods);
-            assert!(is_compressed(&text));
+            let (raw, is_kept) = text.shared();
+            assert_eq!(raw, pods);
+            assert!(is_compressed(&text) && !is_kept);
         }
     }
 

@@ -50,6 +50,11 @@ impl FieldSelector {
         Self([Term { path, operator, value: name.into() }].into())
     }
 
+    /// Returns the same selector, for objects of this name only.
+    pub fn and_name(&self, name: &str) -> Self {
+        Self(self.0.iter().chain(&*Self::name(name).0).cloned().collect())
+    }
+
     /// Parses a `fieldSelector` parameter, already percent-decoded. It checks only the syntax: any
     /// path parses.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {

@@ -75,7 +75,8 @@ impl ReflectorExchange {
         };
         let nobody = match query.fields.pinned("metadata.name") {
             Some(_) => query.fields.clone(),
-            None => FieldSelector::name(NOBODY),
+            // An authorizer may allow the query's own terms only.
+            None => query.fields.and_name(NOBODY),
         };
         let (all, nothing) = (list(&query.scope, &query.fields), list(&query.scope, &nobody));
         let within = || list(&Scope::Namespace(NAMESPACE.into()), &nobody);

@@ -48,6 +48,7 @@ impl Reflector {
             self.counters.relists.increment();
         }
         let (asked_at, sent) = (Instant::now(), self.replica.clock().own());
+        let doubts = self.replica.doubts();
         let body = self.exchange.list(from.as_ref()).await?;
         let snapshot = self.read_list(body, sent, base.clone()).await;
         // The memory of a failed list is already free.
@@ -66,9 +67,9 @@ impl Reflector {
                 None => ReflectorFailure::Restored { current: listed, shown },
             });
         }
-        // A list that is not older than the published version is not the newest: it may be equal to
-        // it.
-        let is_newest = from.is_none();
+        // A list that is not older than the published version may be equal to it. One that was asked for before
+        // a suspension has no known age.
+        let is_newest = from.is_none() && self.replica.doubts() == doubts;
         self.show_list(snapshot, is_newest.then_some(asked_at));
         Ok(Step::Watch)
     }
@@ -123,7 +124,11 @@ impl Reflector {
         tracing::info!(
             resource = %query.resource, scope = query.scope.as_str(), objects, %version, "listed"
         );
-        let is_relist = self.snapshot().is_some();
+        let before = self.snapshot();
+        if before.as_ref().is_some_and(|before| before.envelope() != snapshot.envelope()) {
+            self.replica.learn_bookmark(None);
+        }
+        let is_relist = before.is_some();
         let mut history = self.replica.history();
         history.reset(version.clone());
         self.replica.publish(|published| {

@@ -86,6 +86,10 @@ const SHORT_WATCH: Duration = Duration::from_secs(2);
 /// takes a minute, and the cache stops answering half a minute later.
 const GAP: Duration = Duration::from_secs(20);
 
+/// The time in which a watch is usually reopened. After a longer one, the state counts as current only
+/// when it is proven.
+const REOPENING: Duration = Duration::from_secs(2);
+
 /// The time without reads after which a replica needs no proof soon.
 const READ_LATELY: Duration = Duration::from_secs(90);
 
@@ -121,7 +125,8 @@ impl Reflector {
         let proven_at = self.replica.published().proven_at;
         let since = |at| now.saturating_duration_since(at);
         let is_read = since(self.replica.used_at(now)) < READ_LATELY;
-        if is_read && proven_at.is_none_or(|at| since(at) > GAP) {
+        let is_old = proven_at.is_none_or(|at| since(at) > GAP) || self.lost_for(now) > REOPENING;
+        if is_read && is_old {
             // Its bookmark comes soon; the one of a long watch may come after the cache had to stop
             // answering.
             self.catch_up.is_due(now);
@@ -160,8 +165,16 @@ impl Reflector {
         let asked_at = Instant::now();
         let body = self.exchange.watch(from, length).await?;
         let opened_at = Instant::now();
-        self.replica.publish(|published| published.link = Link::Up);
-        let stream = self.open(body, envelope);
+        let mut stream = self.open(body, envelope);
+        let current = self.current.take();
+        let proven_at = current.and_then(|(version, at)| stream.proof.probed(from, version, at));
+        let is_short = self.lost_for(opened_at) <= REOPENING;
+        self.replica.publish(|published| match proven_at {
+            Some(proven_at) => published.prove_live(proven_at),
+            None if is_short => published.link = Link::Up,
+            // The missed events are on their way, and may show that the state is old.
+            None => {}
+        });
         let end = self.read_events(stream).await;
         let now = Instant::now();
         self.replica.publish(|published| published.link = Link::Lost { since: now });
@@ -180,6 +193,14 @@ impl Reflector {
             self.backoff.reset();
         }
         Ok(end)
+    }
+
+    /// Returns the time without an open watch.
+    fn lost_for(&self, now: Instant) -> Duration {
+        match self.replica.published().link {
+            Link::Up => Duration::ZERO,
+            Link::Lost { since } => now.saturating_duration_since(since),
+        }
     }
 
     fn open(&self, body: Body, envelope: Arc<Envelope>) -> Stream {
@@ -292,7 +313,7 @@ impl Reflector {
         }
         if let Some(proven_at) = stream.proof.probed(&shown, current, asked_at) {
             stream.probes = 0;
-            self.replica.publish(|published| published.prove(proven_at));
+            self.replica.publish(|published| published.prove_live(proven_at));
         }
         stream.quiet_until = Instant::now() + quiet_after;
         Ok(())
@@ -317,8 +338,8 @@ impl Reflector {
         self.replica.usage().extra_bytes = self.reader.bytes() + history.bytes();
         self.counters.events.add(events);
         self.counters.bookmarks.add(bookmarks);
-        if let Some(form) = bookmark_form {
-            self.replica.learn_bookmark(form);
+        if bookmark_form.is_some() {
+            self.replica.learn_bookmark(bookmark_form);
         }
         if (events, bookmarks) != (0, 0) {
             let proven_at = stream.proof.reached(&version, bookmarks > 0, now);
@@ -330,7 +351,7 @@ impl Reflector {
                 published.snapshot = Some(Arc::new(snapshot));
                 published.oldest = history.oldest().cloned();
                 if let Some(proven_at) = proven_at {
-                    published.prove(proven_at);
+                    published.prove_live(proven_at);
                 }
             });
         }

@@ -1,5 +1,7 @@
 //! Notices from others to the reflector of a replica.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use tokio::sync::Notify;
 
 use super::Replica;
@@ -17,6 +19,8 @@ pub(super) struct Notices {
     distrust: Notify,
     /// The age of the last proof is unknown.
     doubt: Notify,
+    /// The number of doubts.
+    doubts: AtomicU64,
 }
 
 // === impl Replica ===
@@ -30,8 +34,14 @@ impl Replica {
 
     /// Withdraws the last proof, whose age is unknown, and tells the reflector.
     pub(in crate::cache) fn doubt(&self) {
+        self.notices.doubts.fetch_add(1, Ordering::Relaxed);
         self.publish(|published| published.proven_at = None);
         self.notices.doubt.notify_one();
+    }
+
+    /// Returns the number of such notifications.
+    pub(in crate::cache) fn doubts(&self) -> u64 {
+        self.notices.doubts.load(Ordering::Relaxed)
     }
 
     /// Waits for this notification.

@@ -18,6 +18,6 @@ impl Replica {
 
     /// Reports whether the apiserver's bookmarks have a known form.
     pub fn knows_bookmark(&self) -> bool {
-        self.bookmark.get().is_some()
+        self.bookmark.load().is_some()
     }
 }

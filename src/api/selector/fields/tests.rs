@@ -20,6 +20,13 @@ fn selector(text: &str) -> FieldSelector {
 }
 
 #[test]
+fn a_name_is_added_to_the_other_terms() {
+    assert_eq!(selector("").and_name("x").to_string(), "metadata.name=x");
+    let both = selector("spec.nodeName=n1").and_name("x").to_string();
+    assert_eq!(both, "spec.nodeName=n1,metadata.name=x");
+}
+
+#[test]
 fn every_form_is_printed_in_its_canonical_text() {
     let table = [
         ("", ""),

@@ -297,3 +297,13 @@ async fn a_stalled_response_is_abandoned() {
     assert!(scene.last_error().starts_with("the apiserver sent nothing for 60s"));
     assert!(pipe.is_closed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_was_asked_for_before_a_suspension_proves_nothing() {
+    let mut scene = Scene::new();
+    let call = scene.calls.next().await;
+    scene.replica.doubt();
+    call.json(200, fixture::list(10, &[pod("p", 5)]));
+    scene.settle().await;
+    assert_eq!((scene.shown(), scene.view().proven_at), (Some(10), None));
+}
