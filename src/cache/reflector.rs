@@ -11,6 +11,7 @@ mod event;
 pub(super) mod exchange;
 mod failure;
 mod listing;
+mod progress;
 mod proof;
 mod watching;
 

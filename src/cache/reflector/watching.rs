@@ -14,19 +14,13 @@ use super::{
     Reflector,
     event::{Frames, WatchEvent},
     failure::{ReflectorFailure, Step},
+    progress::Progress,
     proof::Proof,
 };
 use crate::{
     api::version::ResourceVersion,
     body::{Body, BoxError},
-    cache::{
-        batch::Batch,
-        bookmark::BookmarkForm,
-        form::Envelope,
-        history::{Change, Event, History},
-        replica::Link,
-        store::Snapshot,
-    },
+    cache::{form::Envelope, replica::Link},
     metrics::ReplicaWatchEnd,
 };
 
@@ -62,16 +56,6 @@ struct Arrived {
     events: Vec<WatchEvent>,
     bytes: usize,
     end: Result<ControlFlow<()>, ReflectorFailure>,
-}
-
-/// The state that the events are applied to.
-struct Progress<'a> {
-    version: ResourceVersion,
-    batch: Batch,
-    history: &'a mut History,
-    events: u64,
-    bookmarks: u64,
-    bookmark_form: Option<BookmarkForm>,
 }
 
 type NextFrame = Option<Result<Frame<Bytes>, BoxError>>;
@@ -195,11 +179,14 @@ impl Reflector {
         Ok(end)
     }
 
-    /// Returns the time without an open watch.
+    /// Returns the time without a watch; none after a list, whose state is of a later time.
     fn lost_for(&self, now: Instant) -> Duration {
-        match self.replica.published().link {
-            Link::Up => Duration::ZERO,
-            Link::Lost { since } => now.saturating_duration_since(since),
+        let published = self.replica.published();
+        match published.link {
+            Link::Lost { since } if published.proven_at < Some(since) => {
+                now.saturating_duration_since(since)
+            }
+            Link::Lost { .. } | Link::Up => Duration::ZERO,
         }
     }
 
@@ -356,62 +343,5 @@ impl Reflector {
             });
         }
         result
-    }
-}
-
-// === impl Progress ===
-
-impl<'a> Progress<'a> {
-    fn new(base: Arc<Snapshot>, history: &'a mut History) -> Self {
-        let version = base.version().clone();
-        let batch = Batch::of(base);
-        Self { version, batch, history, events: 0, bookmarks: 0, bookmark_form: None }
-    }
-
-    fn add(&mut self, event: WatchEvent, now: Instant) -> Result<(), ReflectorFailure> {
-        match event {
-            WatchEvent::Stored(object) => {
-                self.advance(object.version())?;
-                let before = self.batch.apply(object.clone());
-                let change = if before.is_some() { Change::Modified } else { Change::Added };
-                self.record(Event::new(self.version.clone(), change, object, before), now);
-            }
-            WatchEvent::Deleted(object) => {
-                self.advance(object.version())?;
-                // An object that is not held cannot have been shown: there is no event.
-                if let Some(before) = self.batch.delete(object.key()) {
-                    let (version, change) = (self.version.clone(), Change::Deleted);
-                    self.record(Event::new(version, change, object, Some(before)), now);
-                } else {
-                    self.history.advance(self.version.clone());
-                    self.events += 1;
-                }
-            }
-            WatchEvent::Bookmark(version, form) => {
-                self.advance(&version)?;
-                self.bookmark_form = form;
-                self.history.advance(version);
-                self.history.evict(now);
-                self.bookmarks += 1;
-            }
-            WatchEvent::Error(status) => return Err(ReflectorFailure::Status(status)),
-        }
-        Ok(())
-    }
-
-    fn advance(&mut self, version: &ResourceVersion) -> Result<(), ReflectorFailure> {
-        if *version < self.version {
-            return Err(ReflectorFailure::Backwards {
-                seen: version.clone(),
-                shown: self.version.clone(),
-            });
-        }
-        self.version = version.clone();
-        Ok(())
-    }
-
-    fn record(&mut self, event: Event, now: Instant) {
-        self.history.push(event, now);
-        self.events += 1;
     }
 }
