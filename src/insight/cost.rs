@@ -69,24 +69,24 @@ struct PerKilobyte {
 }
 
 const LIST: Micros = 500.0;
-const PER_OBJECT: Micros = 0.45;
+const PER_OBJECT: Micros = 0.55;
 /// Before Kubernetes 1.31.
 const PER_OBJECT_BEFORE: Micros = 0.64;
 /// The beginning of an answer, in kilobytes: large lists are encoded piece by piece.
 const FIRST_KILOBYTES: f64 = 1000.0;
-const JSON: PerKilobyte = PerKilobyte { first: 8.2, rest: 6.3 };
+const JSON: PerKilobyte = PerKilobyte { first: 6.5, rest: 5.8 };
 const PROTOBUF: PerKilobyte = PerKilobyte { first: 5.5, rest: 3.3 };
 /// Before Kubernetes 1.31. Later ones encode long lists object by object.
 const PROTOBUF_BEFORE: PerKilobyte = PerKilobyte { rest: 2.3, ..PROTOBUF };
-const TABLE: PerKilobyte = PerKilobyte { first: 13.0, rest: 13.0 };
+const TABLE: PerKilobyte = PerKilobyte { first: 11.0, rest: 11.0 };
 /// Small, because less is encrypted and sent.
 const COMPRESSION: Micros = 0.5;
 const PER_KILOBYTE_READ: Micros = 3.7;
 const ETCD_PER_KILOBYTE_READ: Micros = 1.0;
 /// The size of typical objects as JSON, to that in protobuf.
 const PROTOBUF_AS_JSON: f64 = 1.3;
-const GET: Micros = 640.0;
-const GET_ANY: Micros = 330.0;
+const GET: Micros = 560.0;
+const GET_ANY: Micros = 280.0;
 const OTHER: Micros = 500.0;
 const ETCD_LIST: Micros = 350.0;
 const ETCD_LIST_ANY: Micros = 30.0;

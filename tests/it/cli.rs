@@ -245,6 +245,17 @@ fn local_prints_one_ready_line_and_exits_with_0_on_either_signal() {
 }
 
 #[test]
+#[cfg(unix)]
+fn local_drains_although_its_log_cannot_be_written() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut child = local(directory.path());
+    announced(&mut child);
+    drop(child.stderr.take());
+    signal(&child, "TERM");
+    assert_eq!(child.wait().expect("an end").code(), Some(0));
+}
+
+#[test]
 fn local_does_not_overwrite_a_kubeconfig_it_did_not_write() {
     let directory = tempfile::tempdir().expect("a directory");
     fs::write(directory.path().join("written"), "kind: Config\n").expect("written");
