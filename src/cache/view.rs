@@ -93,10 +93,4 @@ impl Published {
     pub(super) fn prove(&mut self, at: Instant) {
         self.proven_at = self.proven_at.max(Some(at));
     }
-
-    /// Notes the same by an open watch, whose next events follow this state.
-    pub(super) fn prove_live(&mut self, at: Instant) {
-        self.link = Link::Up;
-        self.prove(at);
-    }
 }

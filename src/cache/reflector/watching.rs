@@ -70,10 +70,6 @@ const SHORT_WATCH: Duration = Duration::from_secs(2);
 /// takes a minute, and the cache stops answering half a minute later.
 const GAP: Duration = Duration::from_secs(20);
 
-/// The time in which a watch is usually reopened. After a longer one, the state counts as current only
-/// when it is proven.
-const REOPENING: Duration = Duration::from_secs(2);
-
 /// The time without reads after which a replica needs no proof soon.
 const READ_LATELY: Duration = Duration::from_secs(90);
 
@@ -109,8 +105,7 @@ impl Reflector {
         let proven_at = self.replica.published().proven_at;
         let since = |at| now.saturating_duration_since(at);
         let is_read = since(self.replica.used_at(now)) < READ_LATELY;
-        let is_old = proven_at.is_none_or(|at| since(at) > GAP) || self.lost_for(now) > REOPENING;
-        if is_read && is_old {
+        if is_read && proven_at.is_none_or(|at| since(at) > GAP) {
             // Its bookmark comes soon; the one of a long watch may come after the cache had to stop
             // answering.
             self.catch_up.is_due(now);
@@ -152,12 +147,11 @@ impl Reflector {
         let mut stream = self.open(body, envelope);
         let current = self.current.take();
         let proven_at = current.and_then(|(version, at)| stream.proof.probed(from, version, at));
-        let is_short = self.lost_for(opened_at) <= REOPENING;
-        self.replica.publish(|published| match proven_at {
-            Some(proven_at) => published.prove_live(proven_at),
-            None if is_short => published.link = Link::Up,
-            // The missed events are on their way, and may show that the state is old.
-            None => {}
+        self.replica.publish(|published| {
+            published.link = Link::Up;
+            if let Some(proven_at) = proven_at {
+                published.prove(proven_at);
+            }
         });
         let end = self.read_events(stream).await;
         let now = Instant::now();
@@ -177,17 +171,6 @@ impl Reflector {
             self.backoff.reset();
         }
         Ok(end)
-    }
-
-    /// Returns the time without a watch; none after a list, whose state is of a later time.
-    fn lost_for(&self, now: Instant) -> Duration {
-        let published = self.replica.published();
-        match published.link {
-            Link::Lost { since } if published.proven_at < Some(since) => {
-                now.saturating_duration_since(since)
-            }
-            Link::Lost { .. } | Link::Up => Duration::ZERO,
-        }
     }
 
     fn open(&self, body: Body, envelope: Arc<Envelope>) -> Stream {
@@ -300,7 +283,7 @@ impl Reflector {
         }
         if let Some(proven_at) = stream.proof.probed(&shown, current, asked_at) {
             stream.probes = 0;
-            self.replica.publish(|published| published.prove_live(proven_at));
+            self.replica.publish(|published| published.prove(proven_at));
         }
         stream.quiet_until = Instant::now() + quiet_after;
         Ok(())
@@ -338,7 +321,7 @@ impl Reflector {
                 published.snapshot = Some(Arc::new(snapshot));
                 published.oldest = history.oldest().cloned();
                 if let Some(proven_at) = proven_at {
-                    published.prove_live(proven_at);
+                    published.prove(proven_at);
                 }
             });
         }
