@@ -417,6 +417,7 @@ mod tests {
         assert_eq!((begun(&own[0]).len(), begun(&other).len(), begun(&local).len()), (2, 2, 4));
         assert_eq!(slots.0.requests.load(Ordering::Acquire), 0);
     }
+
     #[test]
     fn the_hosts_of_an_ipv6_network_are_one_peer() {
         let slots = limit(9, 2);

@@ -6,11 +6,14 @@
 mod heartbeat;
 mod signals;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use tokio::{
     sync::watch,
-    time::{Instant, timeout_at},
+    time::{Instant, MissedTickBehavior, interval, timeout_at},
 };
 
 pub use heartbeat::Heartbeat;
@@ -138,6 +141,18 @@ impl Draining {
         let _dropped = self.0.wait_for(Option::is_some).await;
     }
 
+    /// Acts at once and then once in each period, until the drain begins.
+    pub async fn act_every(mut self, period: Duration, mut act: impl FnMut()) {
+        let mut ticks = interval(period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = self.begun() => return,
+                _ = ticks.tick() => act(),
+            }
+        }
+    }
+
     /// Reports whether the drain has begun.
     pub fn is_begun(&self) -> bool {
         self.deadline().is_some() || self.0.has_changed().is_err()
@@ -151,8 +166,6 @@ impl Draining {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

@@ -13,7 +13,10 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use self::kinds::{Kind, find, is_in_table, kind_of};
-pub use self::{kinds::is_built_in_group, numbers::protobuf_field_values};
+pub use self::{
+    kinds::{BUILT_IN_GROUPS, is_built_in_group},
+    numbers::protobuf_field_values,
+};
 use super::{GroupVersionResource, Scope, selector::FieldSelector};
 
 /// The values found so far, one entry per path of the kind.

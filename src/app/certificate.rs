@@ -2,8 +2,6 @@
 
 use std::time::{Duration, SystemTime};
 
-use tokio::time::MissedTickBehavior;
-
 use crate::{
     error::Chain,
     lifecycle::Draining,
@@ -56,20 +54,14 @@ impl IssuedCertificate {
     }
 
     /// Renews the certificate until the process drains.
-    pub(super) async fn follow(mut self, mut draining: Draining) {
-        let mut ticks = tokio::time::interval(CHECK_PERIOD);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                () = draining.begun() => return,
-                _ = ticks.tick() => {
-                    if let Err(error) = self.renew(SystemTime::now()) {
-                        let error = Chain(&error);
-                        tracing::error!(%error, "cannot renew the listener's certificate");
-                    }
-                }
+    pub(super) async fn follow(mut self, draining: Draining) {
+        let renew = || {
+            if let Err(error) = self.renew(SystemTime::now()) {
+                let error = Chain(&error);
+                tracing::error!(%error, "cannot renew the listener's certificate");
             }
-        }
+        };
+        draining.act_every(CHECK_PERIOD, renew).await;
     }
 
     /// Issues the next certificate before the current one expires.

@@ -8,7 +8,7 @@
 use std::{ffi::OsString, io, path::Path, process::ExitCode, sync::Arc, time::SystemTime};
 
 use anyhow::Context;
-use tokio::time::{Duration, MissedTickBehavior};
+use tokio::time::Duration;
 
 use super::{
     Announce, Announcement, Foundation, Running,
@@ -233,20 +233,14 @@ impl Follower {
         }
     }
 
-    async fn follow(mut self, mut draining: Draining) {
-        let mut ticks = tokio::time::interval(LOOK_PERIOD);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                () = draining.begun() => return,
-                _ = ticks.tick() => {
-                    if let Err(error) = self.look(SystemTime::now()) {
-                        let error = Chain(&error);
-                        tracing::error!(%error, "cannot update the mirrored service account; its \
-                                                 copy is unchanged");
-                    }
-                }
+    async fn follow(mut self, draining: Draining) {
+        let look = || {
+            if let Err(error) = self.look(SystemTime::now()) {
+                let error = Chain(&error);
+                tracing::error!(%error, "cannot update the mirrored service account; its copy is \
+                                         unchanged");
             }
-        }
+        };
+        draining.act_every(LOOK_PERIOD, look).await;
     }
 }

@@ -20,7 +20,6 @@ use rustls::{
         danger::{ClientCertVerified, ClientCertVerifier},
     },
 };
-use tokio::time::MissedTickBehavior;
 
 use super::{Error, provider, roots};
 use crate::{
@@ -61,19 +60,13 @@ impl ClientAuthorities {
     }
 
     /// Checks the file every few seconds until the drain begins.
-    pub async fn follow(mut self, mut draining: Draining, metrics: Metrics) {
-        let mut ticks = tokio::time::interval(PERIOD);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                () = draining.begun() => return,
-                _ = ticks.tick() => {
-                    if let Some(outcome) = self.look() {
-                        metrics.certificate_reloaded(outcome);
-                    }
-                }
+    pub async fn follow(mut self, draining: Draining, metrics: Metrics) {
+        let check = || {
+            if let Some(outcome) = self.look() {
+                metrics.certificate_reloaded(outcome);
             }
-        }
+        };
+        draining.act_every(PERIOD, check).await;
     }
 
     /// Uses the file's content if it changed.

@@ -9,8 +9,6 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use tokio::time::MissedTickBehavior;
-
 use super::{Error, Leaf, Server};
 use crate::{
     error::Chain,
@@ -64,23 +62,17 @@ impl Files {
     }
 
     /// Checks the files every few seconds until the drain begins.
-    pub async fn follow(mut self, mut draining: Draining, metrics: Metrics) {
-        let mut ticks = tokio::time::interval(PERIOD);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    pub async fn follow(mut self, draining: Draining, metrics: Metrics) {
         self.tell_expiry(&metrics);
-        loop {
-            tokio::select! {
-                () = draining.begun() => return,
-                _ = ticks.tick() => match self.look() {
-                    Look::Same => {}
-                    Look::Taken => {
-                        metrics.certificate_reloaded(Outcome::Success);
-                        self.tell_expiry(&metrics);
-                    }
-                    Look::Refused => metrics.certificate_reloaded(Outcome::Failure),
-                },
+        let check = || match self.look() {
+            Look::Same => {}
+            Look::Taken => {
+                metrics.certificate_reloaded(Outcome::Success);
+                self.tell_expiry(&metrics);
             }
-        }
+            Look::Refused => metrics.certificate_reloaded(Outcome::Failure),
+        };
+        draining.act_every(PERIOD, check).await;
     }
 
     fn look(&mut self) -> Look {

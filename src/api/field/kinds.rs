@@ -189,7 +189,7 @@ pub(super) static KINDS: [Kind; 12] = [
 
 /// The groups whose kinds accept `metadata.namespace`, unless the table says otherwise; this
 /// includes cluster-scoped kinds.
-const BUILT_IN_GROUPS: [&str; 23] = [
+pub const BUILT_IN_GROUPS: [&str; 23] = [
     "",
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
