@@ -208,8 +208,9 @@ pub(super) fn query(path: &Path, labels: LabelSelector, fields: FieldSelector) -
     Query { resource: path.resource.clone(), scope, labels, fields }
 }
 
-/// Parses a version other than 0.
+/// Parses a version other than 0. The apiserver refuses one that is no `uint64`.
 pub(super) fn version(text: &str) -> Result<ResourceVersion, NotModelled> {
+    text.parse::<u64>().map_err(|_| NotModelled::BadVersion)?;
     ResourceVersion::parse(text).map_err(|_| NotModelled::BadVersion)
 }
 

@@ -180,6 +180,7 @@ fn list_versions_follow_the_published_table() {
         ("continue=abc&resourceVersionMatch=Exact", Err(NotModelled::Continue)),
         ("resourceVersion=007", Err(NotModelled::BadVersion)),
         ("resourceVersion=-1", Err(NotModelled::BadVersion)),
+        ("resourceVersion=18446744073709551616", Err(NotModelled::BadVersion)),
         ("resourceVersion=x&limit=1", Err(NotModelled::BadVersion)),
         ("limit=x", Err(NotModelled::BadValue)),
         ("limit=", Err(NotModelled::BadValue)),

@@ -24,8 +24,6 @@ pub(super) fn watch(path: &Path, parameters: &Parameters<'_>) -> Result<Watch, N
     let version = match parameters.get_set(Parameter::ResourceVersion) {
         None => VersionMatch::MostRecent,
         Some("0") => VersionMatch::Any,
-        // The apiserver refuses a watch from a version that is no `uint64`.
-        Some(text) if text.parse::<u64>().is_err() => return Err(NotModelled::BadVersion),
         Some(text) => VersionMatch::NotOlderThan(read::version(text)?),
     };
     let start = start(parameters, &version)?;
