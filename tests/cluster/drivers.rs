@@ -10,6 +10,7 @@ mod driver;
 mod field;
 mod meter;
 mod moment;
+pub mod programs;
 mod report;
 mod run;
 mod table;

@@ -5,22 +5,22 @@
 //! directly. `LISTLESS_SEED` chooses the actions, `LISTLESS_HISTORY_SECONDS` their duration.
 
 #[path = "histories/actors.rs"]
-mod actors;
+pub mod actors;
 #[path = "histories/checker.rs"]
-mod checker;
+pub mod checker;
 #[path = "../it/freshness/model/dice.rs"]
-mod dice;
+pub mod dice;
 #[path = "histories/faults.rs"]
 mod faults;
 #[path = "histories/informer.rs"]
-mod informer;
+pub mod informer;
 #[path = "histories/record.rs"]
-mod record;
+pub mod record;
 #[path = "histories/truth.rs"]
 mod truth;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -29,27 +29,30 @@ use anyhow::{Context, Result};
 use http::Method;
 use serde_json::{Value, json};
 
+use self::actors::{SMALL, Scope};
 use self::dice::Dice;
-use self::informer::{Informer, Outcome};
+use self::informer::Informer;
 use self::record::{Records, Resource, Told};
-use self::truth::{Timelines, Truth};
+use self::truth::Truth;
 use crate::clusters::{Machine, available};
 use crate::dataset::Dataset;
 use crate::relay::Relay;
 use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{ControlPlane, User, Version};
-use crate::rig::proxy_process::ProxyProcess;
+use crate::rig::proxy_process::{PROGRAM, ProxyProcess};
 
 /// State that the actors of one run share.
-struct World {
-    plane: ControlPlane,
-    relay: Relay,
-    proxy: ProxyProcess,
-    truth: Truth,
+pub struct World {
+    pub plane: ControlPlane,
+    pub relay: Relay,
+    pub proxy: ProxyProcess,
+    /// The objects that the actors write.
+    pub scope: Scope,
+    pub truth: Truth,
     token_file: PathBuf,
-    records: Records,
+    pub records: Records,
     /// `true` when all writers have stopped.
-    over: AtomicBool,
+    pub over: AtomicBool,
     /// The final state of every informer, once it is known.
     last_version: AtomicU64,
 }
@@ -59,6 +62,8 @@ const SECONDS: u64 = 60;
 const SECONDS_VARIABLE: &str = "LISTLESS_HISTORY_SECONDS";
 const SEED_VARIABLE: &str = "LISTLESS_SEED";
 
+/// Its pace is about thirteen writes a second, which leaves the apiserver time for the readers.
+const PAUSE_OF_OUTSIDER: u64 = 150;
 const CLIENTS: usize = 8;
 const INFORMERS: usize = 6;
 
@@ -89,10 +94,14 @@ async fn histories(version: Version) {
     let _machine = Machine::beside().await;
     let seed = number(SEED_VARIABLE).unwrap_or_else(|| u64::from(std::process::id()));
     let mut dice = Dice::new(seed);
-    let world = Arc::new(World::start(version).await.expect("a control plane and a proxy"));
+    let world = Arc::new(
+        World::start(PROGRAM.as_ref(), version, SMALL, CONFIGURATION)
+            .await
+            .expect("a control plane and a proxy"),
+    );
     let clients: Vec<_> =
         (0..CLIENTS).map(|_| tokio::spawn(actors::client(world.clone(), dice.another()))).collect();
-    let outsider = tokio::spawn(actors::outsider(world.clone(), dice.another()));
+    let outsider = tokio::spawn(actors::outsider(world.clone(), dice.another(), PAUSE_OF_OUTSIDER));
     let informers: Vec<_> = (0..INFORMERS)
         .map(|number| tokio::spawn(Informer::new(world.clone(), dice.another(), number).run()))
         .collect();
@@ -111,8 +120,13 @@ async fn histories(version: Version) {
         outcomes.push(outcome.expect("no panic"));
     }
     let mut violations = checker::violations(&timelines, &world.records);
-    violations.extend(outcomes.iter().filter_map(|outcome| wrong(&timelines, outcome)));
-    eprintln!("proof: histories on {}, seed {seed}: {}", version.name(), world.summary(&outcomes));
+    violations.extend(outcomes.iter().filter_map(|outcome| outcome.wrong(&timelines)));
+    let relists: usize = outcomes.iter().map(|outcome| outcome.relists).sum();
+    eprintln!(
+        "proof: histories on {}, seed {seed}: {}, {relists} lists by {INFORMERS} informers",
+        version.name(),
+        world.summary()
+    );
     eprintln!("proof: faults: {faults:?}; no answer: {:?}", world.records.failures());
     eprintln!("proof: {} violations", violations.len());
     let shown = &violations[..violations.len().min(5)];
@@ -120,14 +134,8 @@ async fn histories(version: Version) {
     world.assert_means_something();
 }
 
-fn wrong(timelines: &Timelines, outcome: &Outcome) -> Option<String> {
-    let there =
-        checker::state(&timelines[&outcome.asked.resource], &outcome.asked, outcome.version);
-    (there != outcome.held)
-        .then(|| format!("{:?}: holds {:?} of {there:?}", outcome.asked, outcome.held))
-}
-
-fn number(variable: &str) -> Option<u64> {
+/// The number in a variable of the environment, if it is set.
+pub fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number")))
 }
@@ -135,12 +143,18 @@ fn number(variable: &str) -> Option<u64> {
 // === impl World ===
 
 impl World {
-    async fn start(version: Version) -> Result<Self> {
+    /// Starts a control plane with the namespaces of a scope, and Listless in front of it.
+    pub async fn start(
+        program: &Path,
+        version: Version,
+        scope: Scope,
+        configuration: &str,
+    ) -> Result<Self> {
         let plane = ControlPlane::start_for_histories(version).await?;
         let truth = Truth::follow(plane.etcd_address()).await?;
         let client = plane.client(User::Admin, Protocol::Http1)?;
         Dataset::load(&client).await?;
-        for name in actors::NAMESPACES {
+        for name in scope.namespaces {
             let namespace = json!({"metadata": {"name": name}});
             let request = Request::new(Method::POST, "/api/v1/namespaces").json(&namespace);
             client.send(request).await?.successful()?;
@@ -150,10 +164,11 @@ impl World {
         fs::write(&token_file, plane.replace_token()?)?;
         let kubeconfig = plane.folder().join("relayed.kubeconfig");
         fs::write(&kubeconfig, through_relay(&plane, &relay, &token_file)?)?;
-        let proxy = ProxyProcess::start(&kubeconfig, Some(CONFIGURATION)).await?;
+        let proxy =
+            ProxyProcess::start_program(program, "local", &kubeconfig, Some(configuration)).await?;
         let (records, over) = (Records::default(), AtomicBool::new(false));
         let last_version = AtomicU64::new(u64::MAX);
-        Ok(Self { plane, relay, proxy, truth, token_file, records, over, last_version })
+        Ok(Self { plane, relay, proxy, scope, truth, token_file, records, over, last_version })
     }
 
     /// A client of the session, on a connection of its own.
@@ -161,7 +176,8 @@ impl World {
         self.proxy.client(Protocol::Http2)
     }
 
-    fn straight(&self) -> Client {
+    /// A client of the apiserver itself.
+    pub fn straight(&self) -> Client {
         self.plane.client(User::Admin, Protocol::Http1).expect("a client")
     }
 
@@ -171,7 +187,7 @@ impl World {
         let mut first = u64::MAX;
         for resource in Resource::ALL {
             let (prefix, plural) = resource.path();
-            let collection = format!("{prefix}/namespaces/{}/{plural}", actors::NAMESPACES[0]);
+            let collection = format!("{prefix}/namespaces/{}/{plural}", SMALL.namespaces[0]);
             let answer = client.send(last_object(resource, &collection)).await?.successful()?;
             let version = record::version(&answer.json()?).context("no version")?;
             first = first.min(version);
@@ -180,17 +196,17 @@ impl World {
         Ok(())
     }
 
-    fn summary(&self, outcomes: &[Outcome]) -> String {
+    /// What the actors did, in numbers.
+    pub fn summary(&self) -> String {
         let (reads, watches) = (self.records.reads(), self.records.watches());
         let hits = reads.iter().filter(|read| read.hit).count();
         let local = watches.iter().filter(|watch| watch.hit).count();
         let is_event = |told: &&Told| told.kind != "BOOKMARK";
         let events: usize =
             watches.iter().map(|watch| watch.told.iter().filter(is_event).count()).sum();
-        let relists: usize = outcomes.iter().map(|outcome| outcome.relists).sum();
         format!(
             "{} reads ({hits} from memory), {} writes, {events} events of {} watches ({local} from \
-             memory), {relists} lists by {INFORMERS} informers",
+             memory)",
             reads.len(),
             self.records.writes().len(),
             watches.len()
@@ -220,11 +236,7 @@ fn last_object(resource: Resource, collection: &str) -> Request {
 }
 
 /// The kubeconfig of a user whose token is in a file and whose server is the relay.
-fn through_relay(
-    plane: &ControlPlane,
-    relay: &Relay,
-    token_file: &std::path::Path,
-) -> Result<String> {
+fn through_relay(plane: &ControlPlane, relay: &Relay, token_file: &Path) -> Result<String> {
     let text = fs::read_to_string(plane.kubeconfig(User::Admin)?)?;
     let mut config: Value = serde_json::from_str(&text)?;
     config["clusters"][0]["cluster"]["server"] = format!("https://{}", relay.address()).into();

@@ -45,6 +45,7 @@ mod rig_works;
 mod ryw;
 mod sidecar;
 mod simulated;
+mod soak;
 mod through_listless;
 mod under_load;
 mod unmodified;

@@ -22,15 +22,13 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use self::measured::Measured;
 use self::rules::Rules;
-use crate::clusters::{Machine, available, skipped};
+use crate::clusters::{Machine, available};
+use crate::drivers::programs::Programs;
 use crate::drivers::workload::Workload;
-use crate::rig::artifact::{Built, source_folder};
 use crate::rig::client::{Answer, Client, Protocol, Request};
-use crate::rig::client_program::ClientProgram;
 use crate::rig::control_plane::{Component, ControlPlane, User, Version};
 use crate::rig::load_data::LoadData;
 use crate::rig::proxy_process::ProxyProcess;
-use crate::unmodified::clients;
 
 /// The namespace with most pods; they run on fifty nodes.
 const FLEET: LoadData =
@@ -297,31 +295,6 @@ impl Session {
     }
 }
 
-/// The client programs, built.
-struct Programs {
-    fabric8: PathBuf,
-    follower: PathBuf,
-    python: PathBuf,
-    kubectl: PathBuf,
-}
-
-// === impl Programs ===
-
-impl Programs {
-    /// Builds the missing programs; `None` if the machine cannot, with the reason printed.
-    fn build() -> Option<Self> {
-        let fabric8 = match ClientProgram::Fabric8.build().expect("a build that works") {
-            Built::Here(path) => path,
-            Built::Impossible(reason) => {
-                skipped("the fabric8 program", &reason);
-                return None;
-            }
-        };
-        let (follower, kubectl) = (clients::follower()?, clients::kubectl()?);
-        Some(Self { fabric8, follower, python: clients::python_libraries()?, kubectl })
-    }
-}
-
 // === impl Readers ===
 
 impl Readers {
@@ -339,23 +312,16 @@ impl Readers {
         }
         sleep(COLD_START).await;
         let log = |name: &str| plane.folder().join(format!("{session:?}-{name}.log"));
-        let classes = format!("{0}/poller.jar:{0}/libraries/*", programs.fabric8.display());
-        let mut fabric8 = tokio::process::Command::new("java");
-        fabric8.args(["-Xmx256m", "-cp", &classes, "dev.listless.rig.Main", "drive"]);
-        fabric8.args([FLEET.namespace, "2", "3000"]);
-        let mut python = tokio::process::Command::new("python3");
-        python
-            .arg(source_folder("clients/python").join("poller.py"))
-            .env("PYTHONPATH", &programs.python);
-        python.args([SHOP.namespace, &SHOP.name(5), "3"]);
-        let mut all = vec![
-            ("fabric8", Workload::program(fabric8, kubeconfig, log("fabric8"))?),
-            ("python", Workload::program(python, kubeconfig, log("python"))?),
-        ];
         let everywhere = session != Session::TwoNamespaces;
-        let mut agents = tokio::process::Command::new(&programs.follower);
-        agents.args(["agents", if everywhere { "" } else { FLEET.namespace }, "4000ms"]);
-        all.push(("client-go", Workload::program(agents, kubeconfig, log("agents"))?));
+        let agents = programs.agents(if everywhere { "" } else { FLEET.namespace });
+        let mut all = Vec::new();
+        for (name, command) in [
+            ("fabric8", programs.fabric8(FLEET.namespace, 2)),
+            ("python", programs.python(SHOP.namespace, &SHOP.name(5))),
+            ("client-go", agents),
+        ] {
+            all.push((name, Workload::program(command, kubeconfig, log(name))?));
+        }
         // Tables and pages.
         let kubectl: &[&str] = &["--namespace", SHOP.namespace, "get", "pods"];
         let homes = plane.folder().join(format!("{session:?}-homes"));

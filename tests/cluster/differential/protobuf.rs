@@ -1,6 +1,8 @@
 //! A small part of protobuf: enough to take the version and the continue token out of a list, and to
 //! split a watch into its events.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result, bail, ensure};
 
 use super::body::{Reduced, TOKEN_MARK, Token, VERSION_MARK};
@@ -106,6 +108,23 @@ pub fn metadata(body: &[u8], with_version: bool) -> Option<Vec<u8>> {
         all.extend(shown.flat_map(|field| field.bytes()));
     }
     Some(all)
+}
+
+/// A list's version, and the version of each item by `namespace/name`.
+pub fn items(body: &[u8]) -> Result<(u64, BTreeMap<String, u64>)> {
+    let envelope = fields(body.strip_prefix(MAGIC).context("no protobuf envelope")?)?;
+    let message = fields(value(&envelope, 2).context("no list in the envelope")?)?;
+    let text = |of: &[Field<'_>], number| -> Result<String> {
+        Ok(String::from_utf8(value(of, number).unwrap_or_default().to_vec())?)
+    };
+    let metadata = fields(value(&message, 1).context("no metadata")?)?;
+    let mut items = BTreeMap::new();
+    for item in message.iter().filter(|field| field.number() == 2) {
+        let metadata = fields(value(&fields(item.value)?, 1).context("no metadata")?)?;
+        let (name, namespace) = (text(&metadata, 1)?, text(&metadata, 3)?);
+        items.insert(format!("{namespace}/{name}"), text(&metadata, OBJECT_VERSION)?.parse()?);
+    }
+    Ok((text(&metadata, 2)?.parse()?, items))
 }
 
 /// The metadata of an object without the fields for which the simulator has no number.

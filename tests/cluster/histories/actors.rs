@@ -1,10 +1,12 @@
 //! Clients of one session through Listless, and another client that writes directly.
 
+use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use flate2::read::GzDecoder;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -13,15 +15,24 @@ use super::dice::Dice;
 use super::record::{
     Asked, Effect, Filter, Read, Resource, Shown, Span, Version, Write, key, version,
 };
+use crate::differential::protobuf;
 use crate::rig::client::{Answer, Client, Request};
 
-/// The collections that the actors write to.
-pub const NAMESPACES: [&str; 2] = ["histories-a", "histories-b"];
-const NAMES: [&str; 4] = ["n0", "n1", "n2", "n3"];
-const APPS: [&str; 2] = ["web", "db"];
+/// The objects that actors write.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope {
+    pub namespaces: &'static [&'static str],
+    pub names: &'static [&'static str],
+}
+
+/// So few that the actors meet at each of them.
+pub const SMALL: Scope =
+    Scope { namespaces: &["histories-a", "histories-b"], names: &["n0", "n1", "n2", "n3"] };
+/// The values of the label `app` of what actors write.
+pub const APPS: [&str; 2] = ["web", "db"];
 
 /// The form that kubectl asks for.
-const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+pub const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
 /// The limit on the wait for a response; a connection that stalls is closed.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -39,13 +50,13 @@ struct ObjectPath {
 // === impl ObjectPath ===
 
 impl ObjectPath {
-    fn random(dice: &mut Dice) -> Self {
+    fn random(scope: Scope, dice: &mut Dice) -> Self {
         let resource = dice.one_of(&Resource::ALL);
         let (mut prefix, plural) = resource.path();
         if resource == Resource::Widgets && dice.chance(30) {
             prefix = "/apis/shop.example.com/v1beta1";
         }
-        let (namespace, name) = (dice.one_of(&NAMESPACES), dice.one_of(&NAMES));
+        let (namespace, name) = (dice.one_of(scope.namespaces), dice.one_of(scope.names));
         Self { resource, prefix, plural, namespace, name }
     }
 
@@ -97,16 +108,14 @@ pub async fn client(world: Arc<World>, mut dice: Dice) {
     }
 }
 
-/// Writes directly until the end of the run.
-pub async fn outsider(world: Arc<World>, mut dice: Dice) {
+/// Writes directly until the end of the run, with pauses of less than so many milliseconds.
+pub async fn outsider(world: Arc<World>, mut dice: Dice, pause: u64) {
     let client = world.straight();
     while !world.over.load(Ordering::SeqCst) {
-        let place = ObjectPath::random(&mut dice);
+        let place = ObjectPath::random(world.scope, &mut dice);
         let (request, _) = random_write(&place, &mut dice);
         let _ = send(&client, request).await;
-        // Its pace is about thirteen writes a second, which leaves the apiserver time for the
-        // readers.
-        tokio::time::sleep(Duration::from_millis(dice.roll(150))).await;
+        tokio::time::sleep(Duration::from_millis(dice.roll(pause))).await;
     }
 }
 
@@ -115,7 +124,7 @@ async fn send(client: &Client, request: Request) -> Result<Answer> {
 }
 
 async fn read(world: &World, client: &Client, dice: &mut Dice) -> Result<()> {
-    let place = ObjectPath::random(dice);
+    let place = ObjectPath::random(world.scope, dice);
     let asked_version = match dice.roll(10) {
         0 => Version::Zero,
         1 => world.records.shown(place.resource).map_or(Version::Unset, Version::AtLeast),
@@ -156,24 +165,48 @@ async fn read(world: &World, client: &Client, dice: &mut Dice) -> Result<()> {
     if object.is_none() && dice.chance(20) {
         request = request.header("accept", TABLE);
     }
+    ask(world, client, asked, request, object).await
+}
+
+/// Sends a read, of an object if its key is given, and records the answer.
+pub async fn ask(
+    world: &World,
+    client: &Client,
+    asked: Asked,
+    request: Request,
+    object: Option<String>,
+) -> Result<()> {
     let started = Instant::now();
     let answer = send(client, request).await?;
     let span = Span { started, ended: Instant::now() };
-    let hit = answer.header("cache-status").is_some_and(|said| said.starts_with("listless; hit"));
     let shown = match (answer.status.as_u16(), object) {
         (200, Some(key)) => {
             let object = answer.json()?;
             Shown::Object(key, Some((uid(&object), version(&object).expect("a version"))))
         }
         (404, Some(key)) => Shown::Object(key, None),
-        (200, None) => list(&answer.json()?),
+        (200, None) => listed(&answer)?,
         (other, _) => {
             world.records.failed(&format!("read {other}"));
             return Ok(());
         }
     };
-    world.records.read(Read { asked, span, hit, shown });
+    world.records.read(Read { asked, span, hit: answer.is_hit(), shown });
     Ok(())
+}
+
+/// The list in an answer of any form.
+pub fn listed(answer: &Answer) -> Result<Shown> {
+    let mut body = answer.body.to_vec();
+    if answer.header("content-encoding") == Some("gzip") {
+        body.clear();
+        GzDecoder::new(answer.body.as_ref()).read_to_end(&mut body)?;
+    }
+    if answer.header("content-type").is_some_and(|said| said.contains("protobuf")) {
+        let (version, items) = protobuf::items(&body)?;
+        return Ok(Shown::List(version, items));
+    }
+    Ok(list(&serde_json::from_slice(&body)?))
 }
 
 /// A list's version and items; the rows of a Table hold the objects' metadata.
@@ -184,8 +217,9 @@ pub fn list(list: &Value) -> Shown {
     Shown::List(version(list).expect("a version"), items.iter().map(pair).collect())
 }
 
-async fn write(world: &World, client: &Client, dice: &mut Dice) -> Result<()> {
-    let place = ObjectPath::random(dice);
+/// Sends a random write, and records it if it was acknowledged.
+pub async fn write(world: &World, client: &Client, dice: &mut Dice) -> Result<()> {
+    let place = ObjectPath::random(world.scope, dice);
     let (request, removes) = random_write(&place, dice);
     let started = Instant::now();
     let answer = send(client, request).await?;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::record::{
     Asked, Effect, Filter, Read, Records, Resource, Shown, Told, Version, Watch, Write,
 };
-use super::truth::{Change, Timeline, Timelines};
+use super::truth::{Change, Timeline, Timelines, within};
 
 /// The session's new knowledge from a response.
 enum Fact {
@@ -65,10 +65,9 @@ pub fn violations(timelines: &Timelines, records: &Records) -> Vec<String> {
 
 /// The state that a client must hold at a version if it followed a collection.
 pub fn state(timeline: &Timeline, asked: &Asked, version: u64) -> BTreeMap<String, u64> {
-    let held = timeline.objects().filter(|(key, _)| timeline.selects(&asked.filter, key, version));
-    let pair = |(key, _): (&str, _)| {
-        timeline.at(key, version).map(|object| (key.to_owned(), object.version))
-    };
+    let keys = timeline.keys(asked.filter.namespace);
+    let held = keys.filter(|key| timeline.selects(&asked.filter, key, version));
+    let pair = |key: &str| timeline.at(key, version).map(|object| (key.to_owned(), object.version));
     held.filter_map(pair).collect()
 }
 
@@ -148,13 +147,14 @@ impl<'a> Case<'a> {
                 let known = known.get_key_value(key);
                 vec![known.map_or_else(|| nothing(key), |(key, from)| (key.clone(), *from))]
             }
-            Shown::List(..) => known.clone().into_iter().collect(),
+            Shown::List(..) => {
+                let known = within(known, read.asked.filter.namespace);
+                known.map(|(key, from)| (key.clone(), *from)).collect()
+            }
         };
         objects.into_iter().find_map(|(key, from)| {
-            let later = self.timeline.changes(&key).iter().map(|change| change.revision);
-            let mut revisions = later.filter(|revision| *revision > from);
             let is_so = |revision| self.is_shown(read, &key, revision);
-            let held = is_so(from) || revisions.any(is_so);
+            let held = is_so(from) || self.timeline.changed_after(&key, from).any(is_so);
             let source = || sources.get(&key).map_or("nothing", String::as_str);
             (!held).then(|| format!("{key} at no revision from {from} on, known from {}", source()))
         })
@@ -188,8 +188,9 @@ impl<'a> Case<'a> {
             Shown::List(version, items) => {
                 let filter = read.asked.filter;
                 let there = items.iter().map(|(key, version)| Fact::Listed(key.clone(), *version));
-                let missing = known.objects.keys().filter(|key| !items.contains_key(*key));
-                let gone = missing.filter_map(|key| {
+                let there_before = within(&known.objects, filter.namespace);
+                let missing = there_before.filter(|(key, _)| !items.contains_key(*key));
+                let gone = missing.filter_map(|(key, _)| {
                     let is_in = |revision| self.timeline.selects(&filter, key, revision);
                     let (key, at) = self.gone(&known.objects, key, *version, is_in)?;
                     Some(Fact::Listed(key, at))
@@ -209,8 +210,8 @@ impl<'a> Case<'a> {
         is_in: impl Fn(u64) -> bool,
     ) -> Option<(String, u64)> {
         let from = known.get(key).copied().filter(|from| is_in(*from))?;
-        let later = self.timeline.changes(key).iter().map(|change| change.revision);
-        let mut later = later.filter(|revision| (from + 1..=until).contains(revision));
+        let changed = self.timeline.changed_after(key, from);
+        let mut later = changed.take_while(|revision| *revision <= until);
         later.find(|revision| !is_in(*revision)).map(|at| (key.to_owned(), at))
     }
 

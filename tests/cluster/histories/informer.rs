@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use http_body_util::BodyExt;
@@ -11,9 +11,11 @@ use hyper::body::Incoming;
 use serde_json::Value;
 
 use super::World;
-use super::actors::{NAMESPACES, list};
+use super::actors::list;
+use super::checker;
 use super::dice::Dice;
 use super::record::{Asked, Filter, Resource, Shown, Told, Version, Watch, key, version};
+use super::truth::Timelines;
 use crate::rig::client::{Client, Request};
 
 /// One informer.
@@ -26,6 +28,8 @@ pub struct Informer {
     held: BTreeMap<String, u64>,
     version: u64,
     relists: usize,
+    /// The time at which it ends even if changes are to come.
+    until: Option<Instant>,
 }
 
 /// The final content of an informer.
@@ -45,28 +49,53 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The number of silent waits after which a connection is closed: bookmarks come each minute.
 const SILENCES_MAX: u32 = 80;
 
+// === impl Outcome ===
+
+impl Outcome {
+    /// Says what it holds if that is not the state at its version.
+    pub fn wrong(&self, timelines: &Timelines) -> Option<String> {
+        let there = checker::state(&timelines[&self.asked.resource], &self.asked, self.version);
+        (there != self.held)
+            .then(|| format!("{:?}: holds {:?} of {there:?}", self.asked, self.held))
+    }
+}
+
 // === impl Informer ===
 
 impl Informer {
     /// Creates an informer that will follow one of several collections.
     pub fn new(world: Arc<World>, dice: Dice, number: usize) -> Self {
         let resource = Resource::ALL[number % Resource::ALL.len()];
-        let (prefix, plural) = resource.path();
         let mut filter = Filter::default();
-        let mut target = format!("{prefix}/{plural}?");
         if number % 2 == 1 {
-            filter.namespace = Some(NAMESPACES[0]);
-            target = format!("{prefix}/namespaces/{}/{plural}?", NAMESPACES[0]);
+            filter.namespace = Some(world.scope.namespaces[0]);
         }
         if number >= Resource::ALL.len() {
             filter.app = Some("web");
-            target += "labelSelector=app%3Dweb&";
         }
-        let api = resource.path().0;
+        Self::following(world, dice, resource, filter, None)
+    }
+
+    /// Creates an informer that will follow one collection, to the end of the run or until a moment.
+    pub fn following(
+        world: Arc<World>,
+        dice: Dice,
+        resource: Resource,
+        filter: Filter,
+        until: Option<Instant>,
+    ) -> Self {
+        let (api, plural) = resource.path();
+        let mut target = match filter.namespace {
+            Some(namespace) => format!("{api}/namespaces/{namespace}/{plural}?"),
+            None => format!("{api}/{plural}?"),
+        };
+        if let Some(app) = filter.app {
+            target += &format!("labelSelector=app%3D{app}&");
+        }
         let asked = Asked { resource, api, filter, version: Version::Unset };
         let client = world.through();
         let held = BTreeMap::new();
-        Self { world, client, dice, asked, target, held, version: 0, relists: 0 }
+        Self { world, client, dice, asked, target, held, version: 0, relists: 0, until }
     }
 
     /// Lists and watches until every change was received.
@@ -87,6 +116,7 @@ impl Informer {
 
     fn is_done(&self) -> bool {
         self.version >= self.world.last_version.load(Ordering::SeqCst)
+            || self.until.is_some_and(|until| Instant::now() >= until)
     }
 
     async fn list(&mut self) -> Result<bool> {

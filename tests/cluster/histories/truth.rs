@@ -154,9 +154,9 @@ impl Timeline {
         self.objects.entry(key).or_default().push(change);
     }
 
-    /// All keys that ever existed, with their changes.
-    pub fn objects(&self) -> impl Iterator<Item = (&str, &[Change])> {
-        self.objects.iter().map(|(key, changes)| (key.as_str(), changes.as_slice()))
+    /// All keys that ever existed in one namespace, or in all.
+    pub fn keys(&self, namespace: Option<&str>) -> impl Iterator<Item = &str> {
+        within(&self.objects, namespace).map(|(key, _)| key.as_str())
     }
 
     /// The changes of one key.
@@ -164,10 +164,18 @@ impl Timeline {
         self.objects.get(key).map_or(&[], Vec::as_slice)
     }
 
+    /// The revisions of the changes of one key after a revision.
+    pub fn changed_after(&self, key: &str, revision: u64) -> impl Iterator<Item = u64> {
+        let changes = self.changes(key);
+        let past = changes.partition_point(|change| change.revision <= revision);
+        changes[past..].iter().map(|change| change.revision)
+    }
+
     /// The object at a key at a revision.
     pub fn at(&self, key: &str, revision: u64) -> Option<&Object> {
-        let past = self.changes(key).iter().rev().find(|change| change.revision <= revision);
-        past?.object.as_ref()
+        let changes = self.changes(key);
+        let past = changes.partition_point(|change| change.revision <= revision);
+        changes.get(past.checked_sub(1)?)?.object.as_ref()
     }
 
     /// Reports whether a filter selects the object at a key at a revision.
@@ -198,6 +206,15 @@ impl Filter {
             && self.name.is_none_or(|wanted| wanted == name)
             && self.app.is_none_or(|wanted| wanted == object.app)
     }
+}
+
+/// The entries whose key, `namespace/name`, is in one namespace, or all.
+pub fn within<'a, T>(
+    map: &'a BTreeMap<String, T>,
+    namespace: Option<&str>,
+) -> impl Iterator<Item = (&'a String, &'a T)> {
+    let prefix = namespace.map_or_else(String::new, |namespace| format!("{namespace}/"));
+    map.range(prefix.clone()..).take_while(move |(key, _)| key.starts_with(&prefix))
 }
 
 /// etcd answers in JSON, one line each.

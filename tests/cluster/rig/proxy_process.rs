@@ -29,7 +29,7 @@ pub struct ProxyProcess {
     kubeconfig: PathBuf,
     admin: String,
     // Declared last: removed after the process has ended.
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 /// The program that cargo built beside the tests.
@@ -81,7 +81,7 @@ impl ProxyProcess {
         let mut process = Process::start("listless", command, &folder.path().join("listless.log"))?;
         let (server, token) = ready(&mut process, &written).await?;
         let admin = admin_address(&process.log_tail(usize::MAX))?;
-        Ok(Self { process, server, token, kubeconfig: written, admin, _folder: folder })
+        Ok(Self { process, server, token, kubeconfig: written, admin, folder })
     }
 
     /// Starts `listless sidecar` for a service account's directory; its copy and its authority are
@@ -119,7 +119,7 @@ impl ProxyProcess {
                 let bundle = fs::read(mirror.join("ca.crt"))?;
                 let server = Server::new(&format!("https://{address}"), &bundle)?;
                 let (token, kubeconfig) = (None, PathBuf::new());
-                return Ok(Self { process, server, token, kubeconfig, admin, _folder: folder });
+                return Ok(Self { process, server, token, kubeconfig, admin, folder });
             }
             if !process.is_running() || Instant::now() > deadline {
                 anyhow::bail!("no sidecar: {log}");
@@ -173,6 +173,14 @@ impl ProxyProcess {
         let (head, body) = text.split_once("\r\n\r\n").context("no answer")?;
         ensure!(head.split(' ').nth(1) == Some("200"), "{target}: {head}");
         Ok(body.to_owned())
+    }
+
+    /// Replaces the content of its configuration file, which it notices by itself.
+    pub fn configure(&self, config: &str) -> Result<()> {
+        let (file, new) =
+            (self.folder.path().join("config.yaml"), self.folder.path().join("config.new"));
+        fs::write(&new, config)?;
+        Ok(fs::rename(new, file)?)
     }
 
     /// Sends it a signal.

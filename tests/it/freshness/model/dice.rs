@@ -2,38 +2,38 @@
 
 /// A generator of small numbers.
 #[derive(Clone, Debug)]
-pub(super) struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 // === impl Dice ===
 
 impl Dice {
     /// Returns a generator; the same seed gives the same numbers.
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1))
     }
 
     /// Returns another generator, independent of the later numbers of this one.
-    pub(super) fn another(&mut self) -> Self {
+    pub(crate) fn another(&mut self) -> Self {
         Self::new(self.next())
     }
 
     /// A number below `sides`.
-    pub(super) fn roll(&mut self, sides: u64) -> u64 {
+    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
         self.next() % sides
     }
 
     /// A number from `from` to `to`.
-    pub(super) fn between(&mut self, from: u64, to: u64) -> u64 {
+    pub(crate) fn between(&mut self, from: u64, to: u64) -> u64 {
         from + self.roll(to - from + 1)
     }
 
     /// Returns `true` in this many of a hundred cases.
-    pub(super) fn chance(&mut self, percent: u64) -> bool {
+    pub(crate) fn chance(&mut self, percent: u64) -> bool {
         self.roll(100) < percent
     }
 
     /// Returns one of several.
-    pub(super) fn one_of<T: Copy>(&mut self, several: &[T]) -> T {
+    pub(crate) fn one_of<T: Copy>(&mut self, several: &[T]) -> T {
         several[usize::try_from(self.roll(several.len() as u64)).expect("an index")]
     }
 

@@ -1,0 +1,208 @@
+//! Two hundred clients of every kind that come and go, fifty writes a second, an apiserver that is started
+//! anew and a configuration that changes. Afterwards each response is checked against etcd's own history,
+//! memory may not have grown, and the tables of Listless must be as empty as before.
+//!
+//! `LISTLESS_SOAK_SECONDS=3600` makes an hour of it, `LISTLESS_SOAK_CHART` names a file for the chart of the
+//! memory, `LISTLESS_SEED` chooses the actions.
+
+mod chart;
+mod clients;
+mod idle;
+mod meter;
+mod programs;
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use self::meter::{Meter, Tables};
+use crate::clusters::{Machine, available};
+use crate::drivers::programs::Programs;
+use crate::histories::actors::{self, Scope};
+use crate::histories::dice::Dice;
+use crate::histories::informer::Outcome;
+use crate::histories::{World, checker, number};
+use crate::rig::client::Protocol;
+use crate::rig::control_plane::{Component, User, Version};
+use crate::rig::load_data::LoadData;
+use crate::rig::proxy_process::shipped;
+use crate::rig::wait::until;
+
+/// The duration of the load.
+const SECONDS: u64 = 600;
+const SECONDS_VARIABLE: &str = "LISTLESS_SOAK_SECONDS";
+const CHART_VARIABLE: &str = "LISTLESS_SOAK_CHART";
+const SEED_VARIABLE: &str = "LISTLESS_SEED";
+const CLIENTS: usize = 200;
+
+/// The objects that change.
+const SCOPE: Scope = Scope {
+    namespaces: &[
+        "soak-0", "soak-1", "soak-2", "soak-3", "soak-4", "soak-5", "soak-6", "soak-7", "soak-8",
+        "soak-9",
+    ],
+    names: &["n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9"],
+};
+/// The pods of each of these namespaces that never change.
+const PODS: LoadData = LoadData { namespace: "", pods: 500, pollers: 10, apps: 40, nodes: 10 };
+/// The clients outside of the session, and their pause; together they write forty times a second.
+const OUTSIDERS: usize = 4;
+const PAUSE_OF_OUTSIDER: u64 = 180;
+/// Configurations that take turns. The last is not valid.
+const CONFIGURATIONS: [&str; 3] = [
+    "cache: {idleTimeout: 30s}\nrepeatPolls: {action: off}\n",
+    "cache: {idleTimeout: 40s}\nrepeatPolls: {action: off}\nobserve: {checkShare: 0.02}\n",
+    "cache: {idleTimeout: never}\n",
+];
+const CONFIGURED_EACH: Duration = Duration::from_secs(45);
+/// The time between two starts of the apiserver; less in a shorter run.
+const RESTARTED_EACH: Duration = Duration::from_secs(300);
+/// The time after the load in which everything ends that ends for want of use: compressed bodies after five
+/// minutes.
+const SETTLE_LIMIT: Duration = Duration::from_secs(420);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_load_leaves_neither_wrong_answers_nor_memory_behind() {
+    if !available(Version::V1_36) {
+        return;
+    }
+    let Some(programs) = Programs::build() else { return };
+    let _machine = Machine::alone().await;
+    let seed = number(SEED_VARIABLE).unwrap_or_else(|| u64::from(std::process::id()));
+    let time = Duration::from_secs(number(SECONDS_VARIABLE).unwrap_or(SECONDS));
+    let mut dice = Dice::new(seed);
+    let world = Arc::new(world().await.expect("a control plane and a proxy"));
+    let before = Tables::read(&world.proxy).await.expect("metrics");
+
+    let meter = Meter::start(Arc::clone(&world));
+    let outcomes = Arc::<Mutex<Vec<Outcome>>>::default();
+    let mut tasks = Vec::new();
+    for number in 0..CLIENTS {
+        let (world, dice, outcomes) = (Arc::clone(&world), dice.another(), Arc::clone(&outcomes));
+        tasks.push(tokio::spawn(clients::client(world, dice, number, outcomes)));
+    }
+    for _ in 0..OUTSIDERS {
+        tasks.push(tokio::spawn(actors::outsider(
+            world.clone(),
+            dice.another(),
+            PAUSE_OF_OUTSIDER,
+        )));
+    }
+    let real = tokio::spawn(programs::run(programs, Arc::clone(&world)));
+    let restarts = disturb(&world, time).await.expect("an apiserver that starts again");
+    world.over.store(true, Ordering::SeqCst);
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+    let operations = real.await.expect("no panic").expect("programs that work");
+    let course = meter.stop().await;
+    let after = settled(&world, &before).await;
+
+    let growth = course.growth(time);
+    let timelines = world.truth.told().await.expect("all that happened");
+    let mut violations = checker::violations(&timelines, &world.records);
+    let outcomes = std::mem::take(&mut *outcomes.lock().unwrap_or_else(PoisonError::into_inner));
+    violations.extend(outcomes.iter().filter_map(|outcome| outcome.wrong(&timelines)));
+    eprintln!(
+        "proof: soak of {} s, seed {seed}: {}, {} informers, {operations:?}; {restarts} starts of the \
+         apiserver; no answer: {:?}",
+        time.as_secs(),
+        world.summary(),
+        outcomes.len(),
+        world.records.failures()
+    );
+    eprintln!("proof: soak: {course}, {:+.1} % after the first minutes", growth * 100.0);
+    eprintln!(
+        "proof: soak: {} violations; tables before {before}; after {after}",
+        violations.len()
+    );
+    if let Ok(file) = std::env::var(CHART_VARIABLE) {
+        std::fs::write(file, chart::draw(&course)).expect("a file");
+    }
+    let shown = &violations[..violations.len().min(5)];
+    assert!(violations.is_empty(), "seed {seed}: {shown:#?}\n{}", world.proxy.log());
+    assert_eq!(after.above(&before), Vec::<String>::new(), "{}", world.proxy.log());
+    assert!(growth <= 0.02, "memory grew by {growth}: {course}");
+    assert!(operations.values().all(|done| *done > 0), "{operations:?}");
+    assert_means_something(&world, time).await;
+}
+
+async fn world() -> Result<World> {
+    let world = World::start(&shipped()?, Version::V1_36, SCOPE, &configuration(0)).await?;
+    let client = world.plane.client(User::Admin, Protocol::Http1)?;
+    for namespace in SCOPE.namespaces {
+        LoadData { namespace, ..PODS }.load(&client).await?;
+    }
+    programs::DATA.load(&client).await?;
+    Ok(world)
+}
+
+fn configuration(number: usize) -> String {
+    let rest = CONFIGURATIONS[number % CONFIGURATIONS.len()];
+    format!("apiVersion: listless.dev/v1alpha1\nkind: ProxyConfiguration\n{rest}")
+}
+
+/// Changes the configuration and starts the apiserver anew from time to time; returns the number of starts.
+async fn disturb(world: &World, time: Duration) -> Result<usize> {
+    let began = Instant::now();
+    let restarted_each = RESTARTED_EACH.min(time / 5);
+    let (mut configured, mut restarts) = (0_usize, 0_usize);
+    while began.elapsed() < time {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        if began.elapsed() > CONFIGURED_EACH * (configured + 1) as u32 {
+            configured += 1;
+            world.proxy.configure(&configuration(configured))?;
+        }
+        if began.elapsed() > restarted_each * (restarts + 1) as u32 {
+            restarts += 1;
+            if restarts % 2 == 0 {
+                world.relay.cut(Duration::ZERO).await;
+                world.plane.stop(Component::Apiserver)?;
+            } else {
+                world.plane.kill(Component::Apiserver)?;
+            }
+            world.plane.start_again(Component::Apiserver)?;
+            world.plane.ready().await?;
+        }
+    }
+    world.proxy.configure(&configuration(0))?;
+    Ok(restarts)
+}
+
+/// Waits until no table holds more than before the load; returns what they hold in the end.
+async fn settled(world: &World, before: &Tables) -> Tables {
+    let mut last = None;
+    let waited = until("tables as before", SETTLE_LIMIT, async || {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let tables = Tables::read(&world.proxy).await?;
+        let is_settled = tables.above(before).is_empty();
+        last = Some(tables);
+        Ok(is_settled)
+    });
+    // The caller says what was left.
+    let _ = waited.await;
+    last.expect("metrics")
+}
+
+/// The checks prove nothing about a load that hardly happened.
+async fn assert_means_something(world: &World, time: Duration) {
+    let metrics = world.proxy.metrics().await.expect("metrics");
+    let sum = |name: &str, labels: &[(&str, &str)]| metrics.sum(name, labels);
+    let minutes = time.as_secs_f64() / 60.0;
+    assert!(sum("listless_replicas_ended_total", &[("reason", "idle")]) >= minutes, "replicas end");
+    assert!(
+        sum("listless_replicas_ended_total", &[("reason", "widened")]) >= 1.0,
+        "replicas widen"
+    );
+    assert!(sum("listless_config_reloads_total", &[("result", "success")]) >= 2.0, "reloads");
+    assert!(
+        sum("listless_config_reloads_total", &[("result", "failure")]) >= 1.0,
+        "refused reloads"
+    );
+    let reads = world.records.reads();
+    let hits = reads.iter().filter(|read| read.hit).count();
+    assert!(hits * 2 > reads.len(), "{hits} of {} from memory", reads.len());
+    assert!(world.records.writes().len() as f64 > 2.0 * time.as_secs_f64(), "too few writes");
+}
