@@ -226,12 +226,8 @@ impl Authorize {
         }
     }
 
-    /// Drops the reviews that have expired, and publishes the number of the others as a metric.
+    /// Publishes the number of remembered reviews as a metric.
     pub async fn report(&self) {
-        let expired = self.reviews.iter().filter(|(_, decided)| !decided.is_valid());
-        for (review_key, _) in expired.collect::<Vec<_>>() {
-            self.reviews.invalidate(&*review_key).await;
-        }
         // Without this call, the table counts its entries only at some later time.
         self.reviews.run_pending_tasks().await;
         self.metrics.reviews_cached(self.reviews.entry_count());
