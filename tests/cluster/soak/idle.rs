@@ -11,7 +11,7 @@ use crate::clusters::{Machine, available};
 use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{ControlPlane, User, Version};
 use crate::rig::proxy_process::{ProxyProcess, shipped};
-use crate::rig::wait::until_hit_at_last;
+use crate::rig::wait::until;
 
 const OBJECTS: u32 = 50_000;
 const COLLECTION: &str = "/api/v1/namespaces/default/configmaps";
@@ -44,10 +44,10 @@ async fn fifty_thousand_idle_objects_cost_next_to_no_processor_time() {
     let program = shipped().expect("the binary of the image");
     let proxy = ProxyProcess::start_program(&program, "local", &kubeconfig, Some(CONFIGURATION));
     let proxy = proxy.await.expect("a proxy");
-    let one = Request::get(&format!("{COLLECTION}/idle-7"));
-    until_hit_at_last(&proxy.client(Protocol::Http1), &one, LOADED_LIMIT).await.expect("a replica");
-    let held = proxy.metrics().await.expect("metrics").sum("listless_replica_objects", &[]);
-    assert!(held >= f64::from(OBJECTS), "{held} objects");
+    let held = async || anyhow::Ok(proxy.metrics().await?.sum("listless_replica_objects", &[]));
+    let loaded = until("a replica", LOADED_LIMIT, async || Ok(held().await? >= f64::from(OBJECTS)));
+    loaded.await.expect("a replica");
+    let held = held().await.expect("metrics");
     tokio::time::sleep(CALM).await;
     let before = proxy.cpu_seconds().expect("a time");
     tokio::time::sleep(MEASURED).await;
