@@ -35,8 +35,9 @@ mod restored;
 mod served_versions;
 mod state_directory;
 
-const COLLECTION: &str = "/api/v1/namespaces/default/configmaps";
-const CONFIGURATION: &str = "\
+/// The config maps of one namespace, and a configuration that holds them from the start.
+pub const COLLECTION: &str = "/api/v1/namespaces/default/configmaps";
+pub const CONFIGURATION: &str = "\
 apiVersion: listless.dev/v1alpha1
 kind: ProxyConfiguration
 cache:

@@ -8,22 +8,14 @@ use http::Method;
 use serde_json::json;
 
 use crate::clusters::{Machine, available};
+use crate::faults::{COLLECTION, CONFIGURATION};
 use crate::rig::client::{Client, Protocol, Request};
 use crate::rig::control_plane::{ControlPlane, User, Version};
 use crate::rig::proxy_process::{ProxyProcess, shipped};
 use crate::rig::wait::until;
 
 const OBJECTS: u32 = 50_000;
-const COLLECTION: &str = "/api/v1/namespaces/default/configmaps";
 const WRITES_AT_ONCE: usize = 24;
-const CONFIGURATION: &str = "\
-apiVersion: listless.dev/v1alpha1
-kind: ProxyConfiguration
-cache:
-  rules:
-  - resources: [\"configmaps\"]
-    start: eager
-";
 const LOADED_LIMIT: Duration = Duration::from_secs(120);
 /// The time after the last read in which objects that were read are compressed.
 const CALM: Duration = Duration::from_secs(30);
