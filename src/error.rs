@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::{
     api::{Verb, request::RequestInfo},
     body::Body,
-    metrics::{UpstreamCause, UpstreamFault},
+    metrics::UpstreamCause,
     upstream::{self, health::cause_of},
 };
 
@@ -94,8 +94,9 @@ const RETRY_AFTER_SECONDS: u64 = 1;
 impl Error {
     /// Returns the error for a request that the apiserver did not answer.
     pub fn upstream(error: upstream::Error, info: &RequestInfo) -> Self {
-        let retry = match info.verb() {
-            Verb::Get | Verb::List | Verb::Watch => Retry::Invite,
+        let retry = match (&error, info.verb()) {
+            (upstream::Error::RequestBody(_), _) => Retry::Leave,
+            (_, Verb::Get | Verb::List | Verb::Watch) => Retry::Invite,
             _ => Retry::Leave,
         };
         Self::Upstream { source: error, retry }
@@ -106,6 +107,7 @@ impl Error {
         match self {
             Self::Upstream { source: upstream::Error::Credentials(_), .. } => Fault::Proxy,
             Self::Upstream { source: upstream::Error::Saturated(_), .. } => Fault::Proxy,
+            Self::Upstream { source: upstream::Error::RequestBody(_), .. } => Fault::Client,
             Self::Upstream { .. } => Fault::Upstream,
             Self::RepeatedPoll { .. } => Fault::Client,
         }
@@ -121,6 +123,7 @@ impl Error {
             upstream::Error::Connect(_) => "upstream-unreachable",
             upstream::Error::ConnectTimeout => "upstream-timeout",
             upstream::Error::Broken(_) => "upstream-broken",
+            upstream::Error::RequestBody(_) => "request-body",
             upstream::Error::Credentials(_) => "own-credentials",
             upstream::Error::Saturated(_) => "upstream-saturated",
         }
@@ -133,6 +136,7 @@ impl Error {
             Self::RepeatedPoll { retry_after_secs } => return repeated(*retry_after_secs),
         };
         let (code, reason) = match (source, retry) {
+            (upstream::Error::RequestBody(_), _) => (StatusCode::BAD_REQUEST, Some("BadRequest")),
             // The request may have had its effect: this is a gateway error, not a server error.
             (upstream::Error::Broken(_), Retry::Leave) => (StatusCode::BAD_GATEWAY, None),
             _ => (StatusCode::SERVICE_UNAVAILABLE, Some("ServiceUnavailable")),
@@ -161,6 +165,7 @@ fn message(error: &upstream::Error) -> Cow<'static, str> {
         upstream::Error::Broken(_) => {
             "the connection between listless and the apiserver broke before a response"
         }
+        upstream::Error::RequestBody(_) => "the body of the request ended early or is malformed",
         upstream::Error::Credentials(_) => "listless has no valid credentials of its own",
         upstream::Error::Saturated(_) => {
             "listless has reached its limit of concurrent requests to the apiserver; retry later"
@@ -194,20 +199,6 @@ fn answer(
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
-}
-
-// === impl UpstreamFault ===
-
-impl From<&upstream::Error> for UpstreamFault {
-    fn from(error: &upstream::Error) -> Self {
-        match error {
-            upstream::Error::Connect(_) => Self::Connect,
-            upstream::Error::ConnectTimeout => Self::ConnectTimeout,
-            upstream::Error::Broken(_) => Self::Broken,
-            upstream::Error::Credentials(_) => Self::Credentials,
-            upstream::Error::Saturated(_) => Self::Saturated,
-        }
-    }
 }
 
 // === impl Chain ===
@@ -286,6 +277,19 @@ mod tests {
         let (code, retry, status) = answered(broken(), Method::POST, pods).await;
         assert_eq!((code, retry), (502, None));
         assert_eq!(status.get("reason"), None);
+    }
+
+    #[tokio::test]
+    async fn a_broken_request_body_is_the_fault_of_the_client() {
+        let broken = || upstream::Error::RequestBody(Box::new(io::Error::other(SECRET)));
+        for method in [Method::GET, Method::POST] {
+            let (code, retry, status) = answered(broken(), method, "/api/v1/pods").await;
+            assert_eq!((code, retry), (400, None));
+            assert_eq!(status["reason"], "BadRequest");
+        }
+        let info = RequestInfo::parse(&Method::GET, &Uri::from_static("/a"), &HeaderMap::new());
+        let error = Error::upstream(broken(), &info);
+        assert_eq!((error.fault(), error.as_str()), (Fault::Client, "request-body"));
     }
 
     #[tokio::test]

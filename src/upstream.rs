@@ -56,6 +56,9 @@ pub enum Error {
     /// The connection broke; the request may have reached the apiserver.
     #[error("the connection to the apiserver broke before a response")]
     Broken(#[source] crate::body::BoxError),
+    /// The body of the request broke off or was malformed; the apiserver may have received a part.
+    #[error("the request's body ended early or is malformed")]
+    RequestBody(#[source] crate::body::BoxError),
     /// Listless's own credentials were not available; nothing was sent.
     #[error("cannot obtain credentials for the apiserver")]
     Credentials(#[source] crate::body::BoxError),
@@ -77,6 +80,7 @@ impl Error {
             }),
             Self::ConnectTimeout => Self::ConnectTimeout,
             Self::Broken(cause) => Self::Broken(text(cause)),
+            Self::RequestBody(cause) => Self::RequestBody(text(cause)),
             Self::Credentials(cause) => Self::Credentials(text(cause)),
             Self::Saturated(bound) => Self::Saturated(bound),
         }

@@ -17,7 +17,8 @@ use crate::app::options::UsageError;
 #[derive(Clone, Debug, Args)]
 pub(super) struct LogOptions {
     /// The log level (error, warn, info, debug, trace), or levels by module such as
-    /// info,listless::access=debug [default: info; for the demo error].
+    /// info,listless::access=debug [default: info; for the demo error]. Records of the module h2,
+    /// which clients can cause, are logged only if it is named.
     #[arg(
         long = "log",
         value_name = "FILTER",
@@ -92,7 +93,8 @@ fn filter(given: Option<&str>, level: &str) -> Result<EnvFilter, UsageError> {
         let level = part.rsplit_once('=').map_or(part, |(_, level)| level);
         level.parse::<LevelFilter>().map_err(|_| wrong(part))?;
     }
-    EnvFilter::try_new(text).map_err(|_| wrong(text))
+    // Each connection of a stranger could cause a warning of the HTTP/2 library.
+    EnvFilter::try_new(format!("h2=off,{text}")).map_err(|_| wrong(text))
 }
 
 // === impl Lines ===
@@ -188,6 +190,22 @@ mod tests {
         for text in ["verbose", "debg", "info;debug", "listless", "a=b=c"] {
             let UsageError(told) = filter(Some(text), "info").expect_err(text);
             assert!(told.contains("is no level; use error, warn"), "{told}");
+        }
+    }
+
+    #[test]
+    fn clients_cause_no_records_of_the_http2_library_unless_it_is_named() {
+        for (given, expected) in [(None, "ours\n"), (Some("info,h2=warn"), "reset\nours\n")] {
+            let log = Log::default();
+            let written = log.clone();
+            let plain = fmt().with_target(false).with_level(false).without_time();
+            let subscriber = plain.with_env_filter(filter(given, "info").unwrap());
+            let subscriber = subscriber.with_writer(move || log.clone()).finish();
+            tracing::subscriber::with_default(subscriber, || {
+                tracing::warn!(target: "h2::proto::streams::recv", "reset");
+                tracing::info!("ours");
+            });
+            assert_eq!(*written.0.lock().unwrap(), *expected.as_bytes(), "{given:?}");
         }
     }
 

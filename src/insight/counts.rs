@@ -50,8 +50,6 @@ pub struct Counts {
 /// The maximum number of distinct reasons.
 const REASONS_MAX: usize = 64;
 
-const TOO_MANY_REQUESTS: u16 = 429;
-
 // === impl Counts ===
 
 impl Counts {
@@ -79,7 +77,7 @@ impl Counts {
             Answer::Closed => return,
             // The apiserver did no work, and the avoided work is unknown.
             Answer::Own(reason) => {
-                self.refused += u64::from(record.code == TOO_MANY_REQUESTS);
+                self.refused += u64::from((400..500).contains(&record.code));
                 return self.reason(reason, 1);
             }
         };

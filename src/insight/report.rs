@@ -67,7 +67,7 @@ pub struct Totals {
     pub paced: u64,
     /// The part of `paced` that the limit on loops on responses from memory delayed.
     pub paced_from_memory: u64,
-    /// Requests refused because of repetition.
+    /// Requests that Listless refused: repeated too often, or with a broken body.
     pub refused: u64,
     /// Requests that the apiserver answered.
     pub forwarded: u64,

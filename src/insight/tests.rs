@@ -85,6 +85,7 @@ fn answers_and_reasons_are_counted_separately() {
         (Answer::Upstream("not-demanded"), 200),
         (Answer::Own("saturated"), 503),
         (Answer::Own("paced"), 429),
+        (Answer::Own("request-body"), 400),
     ];
     for (answer, code) in answers {
         setup.ask("/api/v1/pods", &agent("shop"), Record { answer, code, ..record(setup.start) });
@@ -92,10 +93,10 @@ fn answers_and_reasons_are_counted_separately() {
     let report = setup.report(1.0);
     let poll = &report.polls[0];
     let answers = poll.answers;
-    assert_eq!((answers.cache, answers.coalesced, answers.upstream, answers.proxy), (2, 1, 1, 2));
+    assert_eq!((answers.cache, answers.coalesced, answers.upstream, answers.proxy), (2, 1, 1, 3));
     assert_eq!(poll.reasons["not-demanded"], 1);
     assert_eq!((poll.saved.requests, poll.saved.bytes), (3, 3000));
-    assert_eq!((report.totals.refused, report.totals.failed), (1, 1));
+    assert_eq!((report.totals.refused, report.totals.failed), (2, 1));
 }
 
 #[test]

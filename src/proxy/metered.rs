@@ -102,7 +102,9 @@ impl Metered {
         if matches!(error, Error::Saturated(_)) {
             self.metrics.limit_reached(Limit::UpstreamRequests);
         }
-        self.metrics.upstream_failed(self.origin, fault(error));
+        if let Some(fault) = fault(error) {
+            self.metrics.upstream_failed(self.origin, fault);
+        }
         self.health.failed(self.kind, error);
     }
 
@@ -177,14 +179,16 @@ impl Observer for Weighed {
     }
 }
 
-fn fault(error: &Error) -> UpstreamFault {
-    match error {
+/// Returns the reason why the apiserver did not answer; none if the client's request is the reason.
+fn fault(error: &Error) -> Option<UpstreamFault> {
+    Some(match error {
         Error::Connect(_) => UpstreamFault::Connect,
         Error::ConnectTimeout => UpstreamFault::ConnectTimeout,
         Error::Broken(_) => UpstreamFault::Broken,
         Error::Credentials(_) => UpstreamFault::Credentials,
         Error::Saturated(_) => UpstreamFault::Saturated,
-    }
+        Error::RequestBody(_) => return None,
+    })
 }
 
 #[cfg(test)]

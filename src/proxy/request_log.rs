@@ -294,7 +294,7 @@ impl RequestLog {
         let mut response = if response.headers().contains_key(CACHE_STATUS) {
             response
         } else if self.fault == Some(Fault::Client) {
-            // The request was not forwarded.
+            // The request was not forwarded, or not whole.
             with_status(response, header_value(&format!("listless; detail={}", self.detail)))
         } else {
             self.with_status(response, "fwd=miss", self.detail)

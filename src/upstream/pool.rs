@@ -243,6 +243,7 @@ impl Pool {
             match outcome {
                 Ok(response) => return final_answer(response),
                 Err(RequestFailure::Broken(error)) => return Err(Error::Broken(error)),
+                Err(RequestFailure::RequestBody(error)) => return Err(Error::RequestBody(error)),
                 Err(RequestFailure::Unsent(_, error)) if attempt == ATTEMPTS_MAX => {
                     return Err(Error::Connect(error));
                 }

@@ -120,9 +120,8 @@ async fn a_body_that_breaks_its_own_framing_ends_there() {
         let mut connection = proxy.raw().await;
         connection.send(format!("{head}{body}")).await;
         connection.send(get("/api/v1/namespaces/a/pods/web-0")).await;
-        if let Some(answer) = connection.answer().await {
-            assert!(answer.status >= 400, "{body:?}: {} {}", answer.status, answer.text());
-        }
+        let answer = connection.answer().await.expect("an answer");
+        assert_eq!(answer.status, 400, "{body:?}: {}", answer.text());
         assert!(!String::from_utf8_lossy(&connection.rest().await).contains("web-0"), "{body:?}");
         assert_well(&proxy).await;
     }
@@ -131,6 +130,22 @@ async fn a_body_that_breaks_its_own_framing_ends_there() {
     connection.send(format!("{head}Content-Length: 100\r\n\r\n{{\"metadata\"")).await;
     drop(connection);
     assert_well(&proxy).await;
+    proxy.drain().await;
+}
+
+/// Otherwise whoever connects could make it look as if the apiserver had failed.
+#[tokio::test]
+async fn a_broken_body_is_no_failure_of_the_apiserver() {
+    let proxy = Setup::default().upstream(Echo::silent()).in_plain_text().await;
+    for method in ["GET", "POST"] {
+        let head = format!("{method} /api/v1/pods HTTP/1.1\r\nHost: x\r\n");
+        let body = "Transfer-Encoding: chunked\r\n\r\n-1\r\n\r\n";
+        let answer = answer(&proxy, head + body).await.expect("an answer");
+        assert_eq!(answer.status, 400, "{method}: {}", answer.text());
+        assert_eq!(answer.header("cache-status"), "listless; detail=request-body");
+    }
+    assert_eq!(proxy.counted("listless_upstream_errors_total", ""), 0.0);
+    assert_eq!(proxy.counted("listless_requests_total", "code=\"400\""), 2.0);
     proxy.drain().await;
 }
 

@@ -9,6 +9,8 @@ label! {
         Credential = "credential_in_connection",
         /// The target is neither a path nor a URL, or has an invalid escape.
         Target = "target",
+        /// The `Expect` header demands anything but `100-continue`.
+        Expectation = "expectation",
         /// CONNECT, which this listener does not serve, or to another server.
         Connect = "connect",
         /// A request without TLS other than CONNECT.

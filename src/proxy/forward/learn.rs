@@ -201,7 +201,8 @@ impl Learning {
 
     /// Notes that no response came.
     pub(super) fn failed(self, error: &upstream::Error) {
-        if let (Some(exchange), upstream::Error::Broken(_)) = (self.0, error) {
+        use upstream::Error::{Broken, RequestBody};
+        if let (Some(exchange), Broken(_) | RequestBody(_)) = (self.0, error) {
             exchange.lost();
         }
     }

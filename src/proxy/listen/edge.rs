@@ -2,7 +2,7 @@
 
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri,
-    header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER, UPGRADE},
+    header::{CONNECTION, CONTENT_TYPE, EXPECT, RETRY_AFTER, UPGRADE},
 };
 use hyper::body::Incoming;
 
@@ -40,6 +40,13 @@ pub(super) async fn answer_http1<S: Serve>(
     if nominates_credential(request.headers()) {
         let message = "the Connection header names a credential";
         let mut response = bad_request(EdgeRefusal::Credential, message);
+        close(&mut response);
+        return response;
+    }
+    if !can_meet_expectation(request.headers()) {
+        let (why, code) = (EdgeRefusal::Expectation, StatusCode::EXPECTATION_FAILED);
+        let message = "the Expect header is not 100-continue";
+        let mut response = refusal(why, code, "", message);
         close(&mut response);
         return response;
     }
@@ -124,6 +131,12 @@ fn nominates_credential(headers: &HeaderMap) -> bool {
             || name.eq_ignore_ascii_case(b"sec-websocket-protocol")
             || begins(b"impersonate-")
     })
+}
+
+/// Reports whether a server can do what the client expects of it (RFC 9110 §10.1.1).
+fn can_meet_expectation(headers: &HeaderMap) -> bool {
+    let is_met = |value: &[u8]| value.is_empty() || value.eq_ignore_ascii_case(b"100-continue");
+    headers.get_all(EXPECT).iter().all(|value| is_met(value.as_bytes().trim_ascii()))
 }
 
 pub(super) fn close(response: &mut Response<Body>) {

@@ -247,6 +247,7 @@ async fn malformed_and_oversized_requests_get_a_clear_error() {
         ("GET / HTTP/1.1\r\nHost: x\r\nConnection: close, Authorization\r\n\r\n".to_owned(), "400"),
         ("GET / HTTP/1.1\r\nHost: x\r\nConnection: impersonate-user\r\n\r\n".to_owned(), "400"),
         ("GET / HTTP/1.1\r\nHost: x\r\nConnection: close, x-author\r\n\r\n".to_owned(), "200"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nExpect: 200-ok\r\n\r\n".to_owned(), "417"),
         (query(5_000), "200"),
         (query(10_000), "431"),
         (format!("GET / HTTP/1.1\r\nHost: x\r\n{many_headers}\r\n"), "431"),
@@ -257,7 +258,9 @@ async fn malformed_and_oversized_requests_get_a_clear_error() {
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{start:?}: {answer:?}");
     }
     let metrics = running.metrics.render();
-    for (reason, count) in [("connect", 1), ("target", 2), ("credential_in_connection", 2)] {
+    let refused =
+        [("connect", 1), ("target", 2), ("credential_in_connection", 2), ("expectation", 1)];
+    for (reason, count) in refused {
         let line = format!("listless_client_refused_total{{reason=\"{reason}\"}} {count}");
         assert!(metrics.contains(&line), "{line}: {metrics}");
     }

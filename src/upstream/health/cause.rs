@@ -56,7 +56,7 @@ impl StdError for ConnectFailure {
     }
 }
 
-/// Returns the cause of a failed exchange; none if Listless itself has no room for it.
+/// Returns the cause of a failed exchange; none if the apiserver had no part in it.
 pub fn cause_of(error: &Error) -> Option<UpstreamCause> {
     Some(match error {
         Error::Connect(error) => match error.downcast_ref::<ConnectFailure>() {
@@ -67,7 +67,7 @@ pub fn cause_of(error: &Error) -> Option<UpstreamCause> {
         Error::ConnectTimeout => UpstreamCause::ConnectTimeout,
         Error::Broken(_) => UpstreamCause::Broken,
         Error::Credentials(_) => UpstreamCause::Credentials,
-        Error::Saturated(_) => return None,
+        Error::RequestBody(_) | Error::Saturated(_) => return None,
     })
 }
 

@@ -68,7 +68,10 @@ impl Http1 {
                 Some(request) => {
                     RequestFailure::Unsent(Box::new(request.into_body()), error.into_error().into())
                 }
-                None => RequestFailure::Broken(error.into_error().into()),
+                None => match error.into_error() {
+                    error if error.is_user() => RequestFailure::RequestBody(error.into()),
+                    error => RequestFailure::Broken(error.into()),
+                },
             }),
         }
     }

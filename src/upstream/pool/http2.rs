@@ -85,6 +85,8 @@ pub(super) enum RequestFailure {
     Unopened(Box<Body>, BoxError),
     /// It may have been processed.
     Broken(BoxError),
+    /// Its own body failed.
+    RequestBody(BoxError),
 }
 
 /// A pending response, while the request's body is sent.
@@ -186,7 +188,7 @@ impl Http2 {
                 let unread = &self.memory.unread;
                 Ok(response.map(|stream| Download::body(stream, length, slot, unread)))
             }
-            Err(ExchangeError::RequestBody(error)) => Err(RequestFailure::Broken(error)),
+            Err(ExchangeError::RequestBody(error)) => Err(RequestFailure::RequestBody(error)),
             Err(ExchangeError::Peer(error)) => Err(self.failed(exchange.upload, empty, error)),
         }
     }

@@ -328,6 +328,18 @@ async fn a_possibly_processed_request_or_a_partial_body_is_not_sent_again() {
     }
 }
 
+#[tokio::test]
+async fn a_broken_body_of_a_request_is_no_failure_of_the_apiserver() {
+    for protocols in [HTTP2, HTTP1] {
+        let (pool, _, server) = start("", protocols, Settings::default());
+        serve_noting(server, protocols == HTTP2);
+        let broken = futures_util::stream::iter([Err::<Frame<Bytes>, BoxError>("a gap".into())]);
+        let request = Request::post("/").body(Body::wrap(StreamBody::new(broken))).unwrap();
+        let answer = Client::send(&pool, request, Lane::Short).await;
+        assert!(matches!(answer, Err(Error::RequestBody(_))), "{protocols:?}: {answer:?}");
+    }
+}
+
 /// Reads `/held` and never answers it, refuses the first `/again`, and answers all else.
 fn serve_refusing(server: Server) -> Arc<AtomicUsize> {
     let (held, refused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));

@@ -67,7 +67,7 @@ impl Echo {
 
     async fn answered(self, request: Request<Body>) -> Result<Response<Body>, Error> {
         let (head, body) = request.into_parts();
-        let body = body.collect(BODY_BYTES_MAX).await.map_err(Error::Broken)?;
+        let body = body.collect(BODY_BYTES_MAX).await.map_err(Error::RequestBody)?;
         let target = head.uri.to_string();
         let kept = Kept { method: head.method, target, headers: head.headers, body };
         let answer = (self.answer)(&kept);
