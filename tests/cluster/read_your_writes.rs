@@ -13,7 +13,7 @@ use crate::rig::artifact::Built;
 use crate::rig::client::{Answer, Client, Protocol, Request};
 use crate::rig::client_program::ClientProgram;
 use crate::rig::control_plane::{User, Version};
-use crate::rig::proxy_process::ProxyProcess;
+use crate::rig::proxy_process::{ProxyProcess, shipped};
 use crate::ryw::{Operation, Parties};
 
 /// Repeated reads without a pause see the most. Their throttling is tested elsewhere.
@@ -190,13 +190,16 @@ async fn hidden_writes_are_read_through_listless_on_1_30() {
     hidden_writes(Version::V1_30).await;
 }
 
-/// 150 writes, each followed by a list, on each route in turn and with the default configuration.
+/// 150 writes, each followed by a list, on each route in turn, with the default configuration and the binary
+/// of the image: without optimization, encryption takes longer than all else.
 async fn write_and_list(version: Version) {
     const ROUNDS: u32 = 150;
     const BLOCK: u32 = 10;
     let Some(cluster) = Cluster::take_alone(version).await else { return };
     let kubeconfig = cluster.plane().kubeconfig(User::Admin).expect("a kubeconfig");
-    let proxy = ProxyProcess::start(&kubeconfig, None).await.expect("a proxy");
+    let program = shipped().expect("the binary of the image");
+    let proxy = ProxyProcess::start_program(&program, "local", &kubeconfig, None);
+    let proxy = proxy.await.expect("a proxy");
     let straight = cluster.plane().client(User::Admin, Protocol::Http1).expect("a client");
     let namespace = json!({"metadata": {"name": "client-go"}});
     let post = Request::new(Method::POST, "/api/v1/namespaces").json(&namespace);
