@@ -9,7 +9,7 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use lz4_flex::block;
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
 use super::pool::Pool;
 
@@ -22,12 +22,15 @@ pub struct Storage {
     without: AtomicUsize,
 }
 
-/// A compressed page, one block.
+/// A compressed page, one stream of deflate.
 #[derive(Debug)]
 pub(super) struct Compressed {
-    block: Box<[u8]>,
+    deflated: Box<[u8]>,
     has_dictionary: bool,
 }
+
+/// The effort of compression: a higher one saves hardly more.
+const LEVEL: u32 = 4;
 
 /// The size of a dictionary.
 const DICTIONARY_BYTES: usize = 16 * 1024;
@@ -57,16 +60,18 @@ impl Storage {
     /// Compresses a page; `None` if that would save too little.
     pub(super) fn compress(&self, raw: &[u8]) -> Option<Compressed> {
         let dictionary = self.dictionary_for(raw);
-        let mut buffer = self.pool.take(block::get_maximum_output_size(raw.len()));
-        buffer.resize(buffer.capacity(), 0);
-        let length = match dictionary {
-            Some(dictionary) => block::compress_into_with_dict(raw, &mut buffer, dictionary),
-            None => block::compress_into(raw, &mut buffer),
-        };
-        let block = length.ok().filter(|length| *length < raw.len() / 8 * 7);
-        let block = block.map(|length| buffer[..length].into());
+        let bytes_max = raw.len() / 8 * 7;
+        let mut buffer = self.pool.take(bytes_max);
+        let mut compress = Compress::new(Compression::new(LEVEL), false);
+        if let Some(dictionary) = dictionary {
+            compress.set_dictionary(dictionary).expect("a new stream takes a dictionary");
+        }
+        let status = compress.compress_vec(raw, &mut buffer, FlushCompress::Finish);
+        let status = status.expect("the state of the compressor is valid");
+        let saves = status == Status::StreamEnd && buffer.len() < bytes_max;
+        let deflated = saves.then(|| buffer[..].into());
         self.pool.put(buffer);
-        let compressed = Compressed { block: block?, has_dictionary: dictionary.is_some() };
+        let compressed = Compressed { deflated: deflated?, has_dictionary: dictionary.is_some() };
         if !compressed.has_dictionary {
             self.without.fetch_add(1, Ordering::Relaxed);
         }
@@ -83,17 +88,17 @@ impl Storage {
     /// Returns a page of this length as it was before compression.
     pub(super) fn decompress(
         &self,
-        Compressed { block, has_dictionary }: &Compressed,
+        Compressed { deflated, has_dictionary }: &Compressed,
         length: usize,
     ) -> Bytes {
         let mut buffer = self.pool.take(length);
-        buffer.resize(length, 0);
-        let dictionary = self.dictionary.get().filter(|_| *has_dictionary);
-        let written = match dictionary {
-            Some(dictionary) => block::decompress_into_with_dict(block, &mut buffer, dictionary),
-            None => block::decompress_into(block, &mut buffer),
-        };
-        assert_eq!(written.ok(), Some(length), "a page is decompressed as it was compressed");
+        let mut decompress = Decompress::new(false);
+        if let Some(dictionary) = self.dictionary.get().filter(|_| *has_dictionary) {
+            decompress.set_dictionary(dictionary).expect("a new stream takes a dictionary");
+        }
+        let status = decompress.decompress_vec(deflated, &mut buffer, FlushDecompress::Finish);
+        let is_whole = status.is_ok_and(|status| status == Status::StreamEnd);
+        assert!(is_whole && buffer.len() == length, "a page is decompressed as it was compressed");
         self.pool.lend(buffer)
     }
 
@@ -112,7 +117,7 @@ impl Storage {
 
 impl Compressed {
     pub(super) fn len(&self) -> usize {
-        self.block.len()
+        self.deflated.len()
     }
 }
 
