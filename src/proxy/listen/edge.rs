@@ -30,25 +30,19 @@ pub(super) async fn answer_http1<S: Serve>(
     mut request: Request<Incoming>,
 ) -> Response<Body> {
     if let Some(violation) = verdict.violation() {
-        let mut response = bad_request(EdgeRefusal::Framing, violation.message());
-        close(&mut response);
-        return response;
+        return closing(bad_request(EdgeRefusal::Framing, violation.message()));
     }
     if let Some(response) = tunnels.answer(&mut request) {
         return response;
     }
     if nominates_credential(request.headers()) {
         let message = "the Connection header names a credential";
-        let mut response = bad_request(EdgeRefusal::Credential, message);
-        close(&mut response);
-        return response;
+        return closing(bad_request(EdgeRefusal::Credential, message));
     }
     if !can_meet_expectation(request.headers()) {
         let (why, code) = (EdgeRefusal::Expectation, StatusCode::EXPECTATION_FAILED);
         let message = "the Expect header is not 100-continue";
-        let mut response = refusal(why, code, "", message);
-        close(&mut response);
-        return response;
+        return closing(refusal(why, code, "", message));
     }
     let upgrade = request.headers().contains_key(UPGRADE);
     let mut response = answer(service, connection, request).await;
@@ -137,6 +131,11 @@ fn nominates_credential(headers: &HeaderMap) -> bool {
 fn can_meet_expectation(headers: &HeaderMap) -> bool {
     let is_met = |value: &[u8]| value.is_empty() || value.eq_ignore_ascii_case(b"100-continue");
     headers.get_all(EXPECT).iter().all(|value| is_met(value.as_bytes().trim_ascii()))
+}
+
+fn closing(mut response: Response<Body>) -> Response<Body> {
+    close(&mut response);
+    response
 }
 
 pub(super) fn close(response: &mut Response<Body>) {
