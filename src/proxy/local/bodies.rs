@@ -190,24 +190,33 @@ async fn tidy_regularly(kept: Arc<Kept>, cache: Cache, gzip: Arc<Gzip>) {
 impl Kept {
     /// Drops what is not needed, or does not fit.
     async fn tidy(&self, bytes_max: usize, spare_bytes: usize) {
-        if self.bodies.load().bytes_max != bytes_max as u64 {
-            self.bodies.store(Arc::new(Limited::new(bytes_max as u64, self.metrics.clone())));
+        let bytes_max = bytes_max as u64;
+        if self.bodies.load().bytes_max != bytes_max {
+            self.renew(bytes_max);
         }
         let kept = self.bodies.load_full();
         for (key, entry) in &kept.bodies {
             let is_idle = entry.idle.fetch_add(1, Ordering::Relaxed) >= PLAIN_IDLE_MAX;
             if entry.pins_pages() && (is_idle || entry.snapshot.strong_count() == 0) {
-                kept.bodies.invalidate(&*key).await;
+                // moka 0.12.16 forgets an update of the weight if its entry is invalidated before it was
+                // applied. An empty entry expires instead.
+                kept.bodies.insert((*key).clone(), Entry::empty()).await;
             }
         }
         kept.bodies.run_pending_tasks().await;
-        if kept.bodies.weighted_size() > spare_bytes as u64 {
+        let mut bytes = kept.bodies.weighted_size();
+        if bytes > spare_bytes as u64 {
             // They only save time: replicas come first.
             self.metrics.limit_reached(Limit::KeptResponses);
-            kept.bodies.invalidate_all();
-            kept.bodies.run_pending_tasks().await;
+            self.renew(bytes_max);
+            bytes = 0;
         }
-        self.metrics.kept_responses(kept.bodies.weighted_size());
+        self.metrics.kept_responses(bytes);
+    }
+
+    /// Drops all.
+    fn renew(&self, bytes_max: u64) {
+        self.bodies.store(Arc::new(Limited::new(bytes_max, self.metrics.clone())));
     }
 }
 
@@ -250,13 +259,17 @@ impl Key {
 // === impl Entry ===
 
 impl Entry {
+    fn empty() -> Self {
+        Self { snapshot: Weak::new(), next: None, made: Made::default(), idle: Arc::default() }
+    }
+
     fn is_right(&self, wanted: &Wanted<'_>) -> bool {
         let is_in_time = self.made.until.is_none_or(|until| wanted.now < until);
         is_in_time && self.next == wanted.portion.next && is_same(&self.snapshot, &wanted.snapshot)
     }
 
     fn pins_pages(&self) -> bool {
-        self.made.stitched.is_none()
+        self.made.stitched.is_none() && self.made.chunks.is_some()
     }
 
     fn bytes(&self) -> usize {

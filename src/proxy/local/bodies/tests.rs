@@ -47,7 +47,8 @@ impl Scene {
     }
 
     fn count(&self) -> usize {
-        self.bodies.kept.bodies.load().bodies.iter().count()
+        let bodies = &self.bodies.kept.bodies.load().bodies;
+        bodies.iter().filter(|(_, entry)| entry.made.chunks.is_some()).count()
     }
 
     fn metric(&self, line: &str) -> bool {
@@ -151,6 +152,20 @@ async fn small_bodies_count_with_the_memory_of_their_entries() {
     scene.bodies.kept.tidy(limit, limit).await;
     let expected = ENTRY_BYTES + labels.bytes() + "none".len();
     assert!(scene.metric(&format!("listless_kept_response_bytes {expected}\n")));
+}
+
+/// The library forgets an update of the weight if its entry is removed before it was applied.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_was_replaced_just_before_it_was_dropped_counts_no_longer() {
+    let (scene, all) = (Scene::new(), all());
+    let (old, new) = (wanted(&all), wanted(&all));
+    scene.plain(&old, "longer than its successor").await;
+    tokio::time::sleep(2 * TIDY_EVERY).await;
+    scene.plain(&new, "shorter").await;
+    drop((old, new));
+    tokio::time::sleep(2 * TIDY_EVERY).await;
+    assert_eq!(scene.count(), 0);
+    assert!(scene.metric(&format!("listless_kept_response_bytes {ENTRY_BYTES}\n")));
 }
 
 #[tokio::test(start_paused = true)]
