@@ -29,6 +29,7 @@ use crate::rig::client::{Answer, Client, Protocol, Request};
 use crate::rig::control_plane::{Component, ControlPlane, User, Version};
 use crate::rig::load_data::LoadData;
 use crate::rig::proxy_process::ProxyProcess;
+use crate::rig::wait::until_hit_at_last;
 
 /// The namespace with most pods; they run on fifty nodes.
 const FLEET: LoadData =
@@ -39,9 +40,11 @@ const CONFIG_MAPS: u32 = 50;
 
 /// The time in which replicas start.
 const WARM_UP: Duration = Duration::from_secs(30);
-/// Programs start this long after the raw pollers. A cold apiserver 1.30 needs more than ten seconds
-/// for the first lists of all of them at once, and fabric8 gives up after ten.
+/// Programs start this long after the raw pollers, and not before memory answers a read of theirs. A
+/// cold apiserver 1.30 needs more than ten seconds for the first lists of all pollers at once, and
+/// fabric8 gives up after ten.
 const COLD_START: Duration = Duration::from_secs(20);
+const COLD_START_MAX: Duration = Duration::from_secs(60);
 const MEASURED: Duration = Duration::from_secs(60);
 /// The representation that kubectl asks for.
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
@@ -311,6 +314,8 @@ impl Readers {
             tasks.spawn(poller.poll(client.clone(), Arc::clone(rules)));
         }
         sleep(COLD_START).await;
+        let first = format!("{}?labelSelector=app%3Dapp-0", FLEET.collection());
+        until_hit_at_last(client, &Request::get(&first), COLD_START_MAX).await?;
         let log = |name: &str| plane.folder().join(format!("{session:?}-{name}.log"));
         let everywhere = session != Session::TwoNamespaces;
         let agents = programs.agents(if everywhere { "" } else { FLEET.namespace });
