@@ -138,7 +138,7 @@ impl Running {
         let (settings, settings_task) = cache_settings(config.clone(), consistency);
         let insight = Insight::new(metrics.clone(), Instant::now());
         let clients = UpstreamClients::new(&clients, &metrics, &repeated, &insight, &health);
-        let suspension = Suspension::system();
+        let suspension = Suspension::of_process();
         let cache = Cache::new(clients.follower, settings, random.clone(), clock, suspension);
         let counted = (metrics.clone(), insight.clone());
         let discovery = Discovery::new(clients.discoverer, random.clone(), counted, cache.clone());

@@ -182,9 +182,7 @@ impl Cache {
     pub fn lookup(&self, query: &Query, form: Form, demand: Demand) -> Lookup {
         let now = Instant::now();
         let mut set = self.0.set();
-        if self.0.suspension.is_over() {
-            set.members().for_each(|member| member.replica.doubt());
-        }
+        self.0.doubt_after_suspension(&set);
         if let Some(replica) = set.best(query, form) {
             replica.usage().used_at = now;
             return Lookup::Found(replica.view());
@@ -325,6 +323,7 @@ impl Inner {
         let settings = self.settings.borrow().clone();
         self.counters.outstanding_dropped.add(self.outstanding.tidy(now));
         let mut set = self.set();
+        self.doubt_after_suspension(&set);
         set.expire(now);
         set.close_replaced(now);
         for (query, form) in set.missing_eager(now) {
@@ -339,6 +338,13 @@ impl Inner {
             if set.len() < settings.replicas_max {
                 self.spawn(&mut set, query, form, Start::Widening);
             }
+        }
+    }
+
+    /// Takes the proof from each replica if the machine was suspended or the process stopped.
+    fn doubt_after_suspension(&self, set: &Set) {
+        if self.suspension.is_over() {
+            set.members().for_each(|member| member.replica.doubt());
         }
     }
 

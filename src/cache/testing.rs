@@ -50,7 +50,7 @@ pub fn client() -> Arc<dyn Client> {
 
 /// Returns a cache without replicas.
 pub fn cache(settings: watch::Receiver<Settings>) -> Cache {
-    Cache::new(client(), settings, Arc::new(|| 0.5), Clock::system(), Suspension::system())
+    Cache::new(client(), settings, Arc::new(|| 0.5), Clock::system(), Suspension::of_machine())
 }
 
 /// Returns a replica of the query that has nothing yet.

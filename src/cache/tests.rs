@@ -17,7 +17,7 @@ struct Scene {
 
 impl Scene {
     fn new(settings: Settings) -> Self {
-        Self::suspended(settings, Suspension::system())
+        Self::suspended(settings, Suspension::of_machine())
     }
 
     fn suspended(mut settings: Settings, suspension: Suspension) -> Self {
@@ -467,7 +467,7 @@ async fn a_replica_whose_task_panics_is_forgotten_at_once() {
         settings,
         Arc::new(|| 0.5),
         Clock::system(),
-        Suspension::system(),
+        Suspension::of_machine(),
     );
     cache.lookup(&everything(), Form::Json, Demand::Count);
     let Lookup::Found(view) = cache.lookup(&everything(), Form::Json, Demand::Count) else {

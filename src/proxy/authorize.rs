@@ -147,7 +147,7 @@ impl Authorize {
     pub fn new(own: Arc<dyn Client>, plain: Arc<dyn Client>, metrics: Metrics) -> Self {
         let (reviews, postponed, rules) = (remembering(), remembering(), remembering());
         let quotas = Arc::new(Quotas::new(remembering()));
-        let suspension = Arc::new(Suspension::system());
+        let suspension = Arc::new(Suspension::of_machine());
         Self { own, plain, reviews, postponed, rules, quotas, suspension, metrics }
     }
 

@@ -129,7 +129,7 @@ impl Discovery {
         (metrics, insight): (Metrics, Insight),
         replicas: replicas::Cache,
     ) -> Self {
-        Self::suspended(client, random, (metrics, insight), replicas, Suspension::system())
+        Self::suspended(client, random, (metrics, insight), replicas, Suspension::of_process())
     }
 
     fn suspended(
@@ -177,12 +177,10 @@ impl Discovery {
         }))
     }
 
-    /// Returns the cached state of a document for this caller. After a suspension of the machine, no document is
-    /// valid before the apiserver has confirmed it again.
+    /// Returns the cached state of a document for this caller. After a suspension of the machine or a
+    /// stop of the process, no document is valid before the apiserver has confirmed it again.
     pub async fn held(&self, caller: Caller, key: &Key) -> Held {
-        if self.0.suspension.is_over() {
-            self.disturbed(Instant::now());
-        }
+        self.disturbed_by_suspension(Instant::now());
         let confirmed = self.0.confirmations.get(&(caller, key.clone())).await;
         if let Some(Confirmation { document, at, believed }) = confirmed
             && let Some(document) = document.upgrade()
@@ -216,9 +214,16 @@ impl Discovery {
         self.0.watches.disturbed(now);
     }
 
+    fn disturbed_by_suspension(&self, now: Instant) {
+        if self.0.suspension.is_over() {
+            self.disturbed(now);
+        }
+    }
+
     /// Follows the definitions of custom resources that have replicas, and the apiserver's release;
     /// must be called regularly.
     pub fn tend(&self, now: Instant) {
+        self.disturbed_by_suspension(now);
         self.0.release.tend(now);
         self.0.watches.tend(now);
     }
@@ -298,9 +303,13 @@ mod tests {
         );
         let request = http::Request::get("/apis").body(()).expect("a request");
         let Wanted { key, .. } = Wanted::of(&request).expect("a document");
-        for (slept, is_changed) in [(0, false), (3600, true), (3600, false)] {
+        for (slept, is_changed) in [(0, false), (3600, true), (3600, false), (7200, true)] {
             crate::testing::pass(Duration::from_secs(60)).await;
             missed.store(slept, Ordering::Relaxed);
+            // The regular work may notice it first.
+            if slept == 7200 {
+                discovery.tend(Instant::now());
+            }
             discovery.held(Caller::Own, &key).await;
             assert_eq!(discovery.proven().changed_at == Instant::now(), is_changed, "{slept}");
         }

@@ -34,6 +34,7 @@ mod quota;
 mod restored;
 mod served_versions;
 mod state_directory;
+mod stopped;
 
 /// The config maps of one namespace, and a configuration that holds them from the start.
 pub const COLLECTION: &str = "/api/v1/namespaces/default/configmaps";
