@@ -17,7 +17,7 @@ pub mod informer;
 #[path = "histories/record.rs"]
 pub mod record;
 #[path = "histories/truth.rs"]
-mod truth;
+pub mod truth;
 
 use std::fs;
 use std::path::{Path, PathBuf};

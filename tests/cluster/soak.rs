@@ -13,9 +13,12 @@ mod programs;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use futures_util::future::join_all;
+use tokio::runtime::Builder;
 
 use self::meter::{Meter, Tables};
 use crate::clusters::{Machine, available};
@@ -23,6 +26,7 @@ use crate::drivers::programs::Programs;
 use crate::histories::actors::{self, Scope};
 use crate::histories::dice::Dice;
 use crate::histories::informer::Outcome;
+use crate::histories::truth::{Timeline, Timelines};
 use crate::histories::{World, checker, number};
 use crate::rig::client::Protocol;
 use crate::rig::control_plane::{Component, User, Version};
@@ -47,9 +51,12 @@ const SCOPE: Scope = Scope {
 };
 /// The pods of each of these namespaces that never change.
 const PODS: LoadData = LoadData { namespace: "", pods: 500, pollers: 10, apps: 40, nodes: 10 };
-/// The clients outside of the session, and their pause; together they write forty times a second.
-const OUTSIDERS: usize = 4;
-const PAUSE_OF_OUTSIDER: u64 = 180;
+/// The clients outside of the session, and their longest pause in milliseconds. Nearly half of their
+/// writes change nothing: what they create exists, what they delete does not.
+const OUTSIDERS: usize = 8;
+const PAUSE_OF_OUTSIDER: u64 = 130;
+/// The changes that they make at least.
+const CHANGES_PER_SECOND_MIN: f64 = 40.0;
 /// Configurations that take turns. The last is not valid.
 const CONFIGURATIONS: [&str; 3] = [
     "cache: {idleTimeout: 30s}\nrepeatPolls: {action: off}\n",
@@ -83,31 +90,28 @@ async fn a_long_load_leaves_neither_wrong_answers_nor_memory_behind() {
         let (world, dice, outcomes) = (Arc::clone(&world), dice.another(), Arc::clone(&outcomes));
         tasks.push(tokio::spawn(clients::client(world, dice, number, outcomes)));
     }
-    for _ in 0..OUTSIDERS {
-        tasks.push(tokio::spawn(actors::outsider(
-            world.clone(),
-            dice.another(),
-            PAUSE_OF_OUTSIDER,
-        )));
-    }
+    let filled = changes(&world.truth.told().await.expect("all that happened"));
+    let outsiders = write_outside(&world, &mut dice);
     let real = tokio::spawn(programs::run(programs, Arc::clone(&world)));
     let restarts = disturb(&world, time).await.expect("an apiserver that starts again");
     world.over.store(true, Ordering::SeqCst);
     for task in tasks {
         task.await.expect("no panic");
     }
+    tokio::task::spawn_blocking(|| outsiders.join()).await.expect("a thread").expect("no panic");
     let operations = real.await.expect("no panic").expect("programs that work");
     let course = meter.stop().await;
     let after = settled(&world, &before).await;
 
     let growth = course.growth(time);
     let timelines = world.truth.told().await.expect("all that happened");
+    let changes_per_second = (changes(&timelines) - filled) as f64 / time.as_secs_f64();
     let mut violations = checker::violations(&timelines, &world.records);
     let outcomes = std::mem::take(&mut *outcomes.lock().unwrap_or_else(PoisonError::into_inner));
     violations.extend(outcomes.iter().filter_map(|outcome| outcome.wrong(&timelines)));
     eprintln!(
-        "proof: soak of {} s, seed {seed}: {}, {} informers, {operations:?}; {restarts} starts of the \
-         apiserver; no answer: {:?}",
+        "proof: soak of {} s, seed {seed}: {changes_per_second:.0} changes a second, {}, {} informers, \
+         {operations:?}; {restarts} starts of the apiserver; no answer: {:?}",
         time.as_secs(),
         world.summary(),
         outcomes.len(),
@@ -126,7 +130,24 @@ async fn a_long_load_leaves_neither_wrong_answers_nor_memory_behind() {
     assert_eq!(after.above(&before), Vec::<String>::new(), "{}", world.proxy.log());
     assert!(growth <= 0.02, "memory grew by {growth}: {course}");
     assert!(operations.values().all(|done| *done > 0), "{operations:?}");
+    assert!(changes_per_second >= CHANGES_PER_SECOND_MIN, "{changes_per_second} changes a second");
     assert_means_something(&world, time).await;
+}
+
+/// Starts the clients outside of the session, on a thread of their own: beside two hundred clients they
+/// would wait too long for their turn.
+fn write_outside(world: &Arc<World>, dice: &mut Dice) -> JoinHandle<()> {
+    let all: Vec<_> = (0..OUTSIDERS)
+        .map(|_| actors::outsider(Arc::clone(world), dice.another(), PAUSE_OF_OUTSIDER))
+        .collect();
+    std::thread::spawn(move || {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(join_all(all));
+    })
+}
+
+fn changes(timelines: &Timelines) -> usize {
+    timelines.values().map(Timeline::len).sum()
 }
 
 async fn world() -> Result<World> {

@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use serde_json::Value;
 
 use super::World;
-use super::actors::list;
+use super::actors::listed;
 use super::checker;
 use super::dice::Dice;
 use super::record::{Asked, Filter, Resource, Shown, Told, Version, Watch, key, version};
@@ -123,7 +123,7 @@ impl Informer {
         let start = self.dice.one_of(&["", "resourceVersion=0"]);
         let target = format!("{}{start}", self.target);
         let answer = self.client.get(target.trim_end_matches(['?', '&'])).await?.successful()?;
-        let Shown::List(version, items) = list(&answer.json()?) else { bail!("no list") };
+        let Shown::List(version, items) = listed(&answer)? else { bail!("no list") };
         self.relists += 1;
         self.version = version;
         self.held = items;

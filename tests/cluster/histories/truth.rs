@@ -148,6 +148,11 @@ impl Heard {
 // === impl Timeline ===
 
 impl Timeline {
+    /// The number of changes.
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
     /// The next change.
     pub fn add(&mut self, key: String, change: Change) {
         self.order.push((change.revision, key.clone(), Instant::now()));

@@ -178,15 +178,12 @@ async fn pages(world: &World, client: &Client, namespace: &'static str) -> Resul
     loop {
         let answer = client.get(&format!("{target}{next}")).await?.successful()?;
         hit &= answer.is_hit();
-        let list = answer.json()?;
-        let Shown::List(version, items) = actors::list(&list) else { bail!("no list") };
+        let (shown, token) = actors::page(&answer.body)?;
+        let Shown::List(version, items) = shown else { bail!("no list") };
         let (first, held) = all.get_or_insert_with(|| (version, items.clone()));
         ensure!(*first == version, "a page of {version} after one of {first}");
         held.extend(items);
-        let Some(token) = list["metadata"]["continue"].as_str().filter(|token| !token.is_empty())
-        else {
-            break;
-        };
+        let Some(token) = token else { break };
         next = format!("&continue={token}");
     }
     let (version, items) = all.context("no page")?;
@@ -220,9 +217,9 @@ async fn node(client: &Client, dice: &mut Dice) -> Result<()> {
     let all = collection(Resource::Pods, Some(namespace));
     let target = format!("{all}?fieldSelector=spec.nodeName%3Dnode-{node}");
     let answer = client.get(&target).await?.successful()?;
-    let count = answer.json()?["items"].as_array().map_or(0, Vec::len);
+    let Shown::List(_, items) = actors::listed(&answer)? else { bail!("no list") };
     // An answer that came must be right.
-    assert_eq!(count, (PODS.pods / PODS.nodes) as usize, "{target}: {}", answer.excerpt());
+    assert_eq!(items.len(), (PODS.pods / PODS.nodes) as usize, "{target}: {}", answer.excerpt());
     Ok(())
 }
 
