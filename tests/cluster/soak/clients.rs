@@ -1,5 +1,6 @@
 //! Clients of the session: each connects, does one thing again and again, leaves, and comes back as another.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -60,8 +61,11 @@ const PAUSE_MILLIS: u64 = 6_000;
 /// The pause of those who write; ten in a second are left to them.
 const PAUSE_OF_WRITER_MILLIS: u64 = 4_000;
 const LIFE_SECONDS: [u64; 2] = [20, 90];
-/// The time in which nobody reads config maps, so that their replicas end.
-const ABSENCE: Duration = Duration::from_secs(75);
+/// The time from one absence of those who read config maps to the next. Nobody reads them in its second
+/// half, so that their replicas end.
+pub(super) const ROUND: Duration = Duration::from_secs(150);
+/// What all others read.
+const STEADY: [Resource; 2] = [Resource::Pods, Resource::Widgets];
 const PAGE: usize = 100;
 
 // === impl Form ===
@@ -83,6 +87,7 @@ pub async fn client(
     world: Arc<World>,
     mut dice: Dice,
     number: usize,
+    began: Instant,
     outcomes: Arc<Mutex<Vec<Outcome>>>,
 ) {
     while !world.over.load(Ordering::SeqCst) {
@@ -94,10 +99,9 @@ pub async fn client(
                 outcomes.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
             }
             Habit::Widening => {
-                live(&world, &mut dice, Habit::Widening, until).await;
-                // All of them are away at the same time.
-                let away = Instant::now() + ABSENCE;
-                while Instant::now() < away && !world.over.load(Ordering::SeqCst) {
+                let away = next_absence(began);
+                live(&world, &mut dice, Habit::Widening, until.min(away.start)).await;
+                while away.contains(&Instant::now()) && !world.over.load(Ordering::SeqCst) {
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
             }
@@ -106,8 +110,15 @@ pub async fn client(
     }
 }
 
+/// Returns the time in which all who read config maps are away.
+fn next_absence(began: Instant) -> Range<Instant> {
+    let rounds = began.elapsed().as_secs() / ROUND.as_secs();
+    let start = began + ROUND * rounds as u32 + ROUND / 2;
+    start..start + ROUND / 2
+}
+
 async fn inform(world: &Arc<World>, dice: &mut Dice, until: Instant) -> Outcome {
-    let resource = dice.one_of(&Resource::ALL);
+    let resource = dice.one_of(&STEADY);
     let mut filter = Filter { app: Some(dice.one_of(&APPS)), ..Filter::default() };
     if dice.chance(60) {
         filter.namespace = Some(dice.one_of(SCOPE.namespaces));
@@ -156,8 +167,7 @@ fn collection(resource: Resource, namespace: Option<&str>) -> String {
 
 async fn label(world: &World, client: &Client, dice: &mut Dice, form: Form) -> Result<()> {
     // Custom resources have no protobuf.
-    let resources = if form == Form::Protobuf { &Resource::ALL[..2] } else { &Resource::ALL[..] };
-    let resource = dice.one_of(resources);
+    let resource = if form == Form::Protobuf { Resource::Pods } else { dice.one_of(&STEADY) };
     let app = if dice.chance(50) { dice.one_of(&APPS) } else { "app-7" };
     // In all namespaces, the pods of an app are many.
     let namespace = dice.chance(90).then(|| dice.one_of(SCOPE.namespaces));
@@ -195,7 +205,7 @@ async fn pages(world: &World, client: &Client, namespace: &'static str) -> Resul
 }
 
 async fn name(world: &World, client: &Client, dice: &mut Dice) -> Result<()> {
-    let resource = dice.one_of(&Resource::ALL);
+    let resource = dice.one_of(&STEADY);
     let (namespace, name) = (dice.one_of(SCOPE.namespaces), dice.one_of(SCOPE.names));
     let all = collection(resource, Some(namespace));
     if dice.chance(70) {
