@@ -64,7 +64,7 @@ const LIFE_SECONDS: [u64; 2] = [20, 90];
 /// The time from one absence of those who read config maps to the next. Nobody reads them in its second
 /// half, so that their replicas end.
 pub(super) const ROUND: Duration = Duration::from_secs(150);
-/// What all others read.
+/// What all others read, but for those who ask for protobuf: theirs are other replicas.
 const STEADY: [Resource; 2] = [Resource::Pods, Resource::Widgets];
 const PAGE: usize = 100;
 
@@ -167,7 +167,8 @@ fn collection(resource: Resource, namespace: Option<&str>) -> String {
 
 async fn label(world: &World, client: &Client, dice: &mut Dice, form: Form) -> Result<()> {
     // Custom resources have no protobuf.
-    let resource = if form == Form::Protobuf { Resource::Pods } else { dice.one_of(&STEADY) };
+    let resources = if form == Form::Protobuf { &Resource::ALL[..2] } else { &STEADY[..] };
+    let resource = dice.one_of(resources);
     let app = if dice.chance(50) { dice.one_of(&APPS) } else { "app-7" };
     // In all namespaces, the pods of an app are many.
     let namespace = dice.chance(90).then(|| dice.one_of(SCOPE.namespaces));
