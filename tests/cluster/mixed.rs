@@ -11,7 +11,7 @@ mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -192,10 +192,10 @@ impl Trial<'_> {
     async fn part(&self, part: Part) -> Result<Vec<String>> {
         let Self { plane, session, proxy, client, rules } = self;
         let writes = if part == Part::Changes { WRITES_PER_SECOND } else { 0 };
-        let written = Arc::new(AtomicU32::new(0));
+        let over = Arc::<AtomicBool>::default();
         let writer = (writes > 0).then(|| {
             let clients = writer::plane_writer(plane, *session, client);
-            tokio::spawn(writer::write(clients, writes, written.clone(), Arc::clone(rules)))
+            tokio::spawn(writer::write(clients, writes, Arc::clone(rules), Arc::clone(&over)))
         });
         rules.take_forwarded();
         let before = proxy.metrics().await?;
@@ -208,16 +208,12 @@ impl Trial<'_> {
             eprintln!("forwarded on {name}: {:#?}", rules.take_forwarded());
         }
         if let Some(writer) = writer {
-            writer.abort();
-            match writer.await {
-                Ok(ended) => wrong.push(format!("the writer ended: {ended:?}")),
-                Err(ended) if ended.is_cancelled() => {}
-                Err(panic) => wrong.push(format!("the writer: {panic}")),
-            }
-            let (written, seconds) = (written.load(Ordering::Relaxed), MEASURED.as_secs_f64());
-            let expected = f64::from(writes) * seconds * WRITTEN_MIN;
-            if f64::from(written) < expected {
-                wrong.push(format!("{written} writes"));
+            over.store(true, Ordering::Relaxed);
+            let expected = f64::from(writes) * MEASURED.as_secs_f64() * WRITTEN_MIN;
+            match writer.await? {
+                Ok(written) if f64::from(written) >= expected => {}
+                Ok(written) => wrong.push(format!("{written} writes")),
+                Err(error) => wrong.push(format!("the writer: {error:#}")),
             }
         }
         Ok(wrong.into_iter().map(|what| format!("{name}: {what}")).collect())

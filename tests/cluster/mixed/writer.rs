@@ -1,8 +1,8 @@
 //! The writer: it changes, deletes and creates objects, and reads what it wrote through Listless.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use http::Method;
@@ -32,18 +32,19 @@ pub(super) fn plane_writer(
     [plane.client(user, Protocol::Http1).expect("a client"), through.clone()]
 }
 
-/// Changes objects in turns, directly and through Listless; a write through it is read back at
-/// once.
+/// Changes objects in turns, directly and through Listless, until it is over; a write through it is
+/// read back at once. Returns the number of changes. No object is left deleted.
 pub(super) async fn write(
     [straight, through]: [Client; 2],
     per_second: u32,
-    written_count: Arc<AtomicU32>,
     rules: Arc<Rules>,
-) -> Result<()> {
+    over: Arc<AtomicBool>,
+) -> Result<u32> {
     let through = Reader { client: through, rules };
+    let mut number = 0_u32;
     let mut ticks = interval(Duration::from_secs(1) / per_second);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    for number in 0_u32.. {
+    while !over.load(Ordering::Relaxed) {
         ticks.tick().await;
         let (data, client) = match number % 4 {
             0 => (SHOP, &through.client),
@@ -52,30 +53,15 @@ pub(super) async fn write(
             _ => (FLEET, &straight),
         };
         let pod = number.wrapping_mul(37) % data.pods;
+        let seen = (number % 4 < 2).then_some(&through);
         if matches!(number % DELETED_EACH, 1 | 3) {
-            replace(data, pod, client, (number % 4 == 1).then_some(&through)).await?;
-            written_count.fetch_add(1, Ordering::Relaxed);
-            continue;
+            replace(data, pod, client, seen).await?;
+        } else {
+            change(data, pod, client, seen).await?;
         }
-        let target = format!("{}/{}", data.collection(), data.name(pod));
-        let patch = json!({"metadata": {"annotations": {"turn": number.to_string()}}}).to_string();
-        let request =
-            Request::new(Method::PATCH, &target).body("application/merge-patch+json", patch);
-        let written = client.send(request).await?.successful()?.json()?;
-        written_count.fetch_add(1, Ordering::Relaxed);
-        if number % 4 > 1 {
-            continue;
-        }
-        let written = rules::version(&written).context("a version")?;
-        let shown = rules::version(&through.get(&target).await?);
-        ensure!(shown >= Some(written), "{target}: wrote {written}, read {shown:?}");
-        let label = format!("{}?labelSelector=poller%3D{}", data.collection(), pod % data.pollers);
-        let list = through.get(&label).await?;
-        let name = format!("{}/{}", data.namespace, data.name(pod));
-        let shown = rules::objects(&list).get(&name).copied();
-        ensure!(shown >= Some(written), "{label}: wrote {written}, listed {shown:?}");
+        number += 1;
     }
-    Ok(())
+    Ok(number)
 }
 
 impl Reader {
@@ -85,6 +71,26 @@ impl Reader {
         self.rules.answer("pods", target, sent, &answer);
         Ok(answer)
     }
+}
+
+/// Changes a pod. Who does so through Listless sees it at once.
+async fn change(data: LoadData, pod: u32, client: &Client, through: Option<&Reader>) -> Result<()> {
+    let target = format!("{}/{}", data.collection(), data.name(pod));
+    // Another value each time, or nothing would change.
+    let turn = SystemTime::UNIX_EPOCH.elapsed()?.as_nanos().to_string();
+    let patch = json!({"metadata": {"annotations": {"turn": turn}}}).to_string();
+    let request = Request::new(Method::PATCH, &target).body("application/merge-patch+json", patch);
+    let written = client.send(request).await?.successful()?.json()?;
+    let Some(through) = through else { return Ok(()) };
+    let written = rules::version(&written).context("a version")?;
+    let shown = rules::version(&through.get(&target).await?);
+    ensure!(shown >= Some(written), "{target}: wrote {written}, read {shown:?}");
+    let label = format!("{}?labelSelector=poller%3D{}", data.collection(), pod % data.pollers);
+    let list = through.get(&label).await?;
+    let name = format!("{}/{}", data.namespace, data.name(pod));
+    let shown = rules::objects(&list).get(&name).copied();
+    ensure!(shown >= Some(written), "{label}: wrote {written}, listed {shown:?}");
+    Ok(())
 }
 
 /// Deletes a pod and makes it again. Who does so through Listless sees both at once.
