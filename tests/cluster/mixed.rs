@@ -210,10 +210,11 @@ impl Trial<'_> {
         if let Some(writer) = writer {
             over.store(true, Ordering::Relaxed);
             let expected = f64::from(writes) * MEASURED.as_secs_f64() * WRITTEN_MIN;
-            match writer.await? {
-                Ok(written) if f64::from(written) >= expected => {}
-                Ok(written) => wrong.push(format!("{written} writes")),
-                Err(error) => wrong.push(format!("the writer: {error:#}")),
+            match writer.await {
+                Ok(Ok(written)) if f64::from(written) >= expected => {}
+                Ok(Ok(written)) => wrong.push(format!("{written} writes")),
+                Ok(Err(error)) => wrong.push(format!("the writer: {error:#}")),
+                Err(panic) => wrong.push(format!("the writer: {panic}")),
             }
         }
         Ok(wrong.into_iter().map(|what| format!("{name}: {what}")).collect())
