@@ -11,6 +11,7 @@ mod idle;
 mod meter;
 mod programs;
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -66,6 +67,8 @@ const CONFIGURATIONS: [&str; 3] = [
 const CONFIGURED_EACH: Duration = Duration::from_secs(45);
 /// The time between two starts of the apiserver; less in a shorter run.
 const RESTARTED_EACH: Duration = Duration::from_secs(300);
+/// The time after a start of the apiserver until the replicas are as before.
+const CALM_AFTER: Duration = Duration::from_secs(20);
 /// The time after the load in which everything ends that ends for want of use: compressed bodies after five
 /// minutes.
 const SETTLE_LIMIT: Duration = Duration::from_secs(420);
@@ -93,7 +96,7 @@ async fn a_long_load_leaves_neither_wrong_answers_nor_memory_behind() {
     let filled = changes(&world.truth.told().await.expect("all that happened"));
     let outsiders = write_outside(&world, &mut dice);
     let real = tokio::spawn(programs::run(programs, Arc::clone(&world)));
-    let restarts = disturb(&world, time).await.expect("an apiserver that starts again");
+    let calm = disturb(&world, time).await.expect("an apiserver that starts again");
     world.over.store(true, Ordering::SeqCst);
     for task in tasks {
         task.await.expect("no panic");
@@ -103,7 +106,7 @@ async fn a_long_load_leaves_neither_wrong_answers_nor_memory_behind() {
     let course = meter.stop().await;
     let after = settled(&world, &before).await;
 
-    let growth = course.growth(time);
+    let growth = course.growth(&calm);
     let timelines = world.truth.told().await.expect("all that happened");
     let changes_per_second = (changes(&timelines) - filled) as f64 / time.as_secs_f64();
     let mut violations = checker::violations(&timelines, &world.records);
@@ -111,13 +114,14 @@ async fn a_long_load_leaves_neither_wrong_answers_nor_memory_behind() {
     violations.extend(outcomes.iter().filter_map(|outcome| outcome.wrong(&timelines)));
     eprintln!(
         "proof: soak of {} s, seed {seed}: {changes_per_second:.0} changes a second, {}, {} informers, \
-         {operations:?}; {restarts} starts of the apiserver; no answer: {:?}",
+         {operations:?}; {} starts of the apiserver; no answer: {:?}",
         time.as_secs(),
         world.summary(),
         outcomes.len(),
+        calm.len(),
         world.records.failures()
     );
-    eprintln!("proof: soak: {course}, {:+.1} % after the first minutes", growth * 100.0);
+    eprintln!("proof: soak: {course}, {growth}");
     eprintln!(
         "proof: soak: {} violations; tables before {before}; after {after}",
         violations.len()
@@ -130,7 +134,7 @@ async fn a_long_load_leaves_neither_wrong_answers_nor_memory_behind() {
     assert_eq!(after.above(&before), Vec::<String>::new(), "{}", world.proxy.log());
     assert!(changes_per_second >= CHANGES_PER_SECOND_MIN, "{changes_per_second} changes a second");
     assert_means_something(&world, time).await;
-    assert!(growth <= 0.02, "memory grew by {growth}: {course}");
+    assert!(!growth.is_too_much(), "memory grew by {growth}: {course}");
     assert!(operations.values().all(|done| *done > 0), "{operations:?}");
 }
 
@@ -165,20 +169,24 @@ fn configuration(number: usize) -> String {
     format!("apiVersion: listless.dev/v1alpha1\nkind: ProxyConfiguration\n{rest}")
 }
 
-/// Changes the configuration and starts the apiserver anew from time to time; returns the number of starts.
-async fn disturb(world: &World, time: Duration) -> Result<usize> {
+/// Changes the configuration and starts the apiserver anew from time to time; returns the calm times after
+/// each of its starts.
+async fn disturb(world: &World, time: Duration) -> Result<Vec<Range<Duration>>> {
     let began = Instant::now();
-    let restarted_each = RESTARTED_EACH.min(time / 5);
-    let (mut configured, mut restarts) = (0_usize, 0_usize);
+    let restarted_each = RESTARTED_EACH.min(time / 10);
+    let (mut configured, mut calm) = (0_usize, Vec::<Range<Duration>>::new());
     while began.elapsed() < time {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        if began.elapsed() > CONFIGURED_EACH * (configured + 1) as u32 {
+        let now = began.elapsed();
+        if let Some(last) = calm.last_mut() {
+            last.end = now;
+        }
+        if now > CONFIGURED_EACH * (configured + 1) as u32 {
             configured += 1;
             world.proxy.configure(&configuration(configured))?;
         }
-        if began.elapsed() > restarted_each * (restarts + 1) as u32 {
-            restarts += 1;
-            if restarts % 2 == 0 {
+        if now > restarted_each * (calm.len() + 1) as u32 {
+            if calm.len() % 2 == 1 {
                 world.relay.cut(Duration::ZERO).await;
                 world.plane.stop(Component::Apiserver)?;
             } else {
@@ -186,10 +194,12 @@ async fn disturb(world: &World, time: Duration) -> Result<usize> {
             }
             world.plane.start_again(Component::Apiserver)?;
             world.plane.ready().await?;
+            let start = began.elapsed() + CALM_AFTER;
+            calm.push(start..start);
         }
     }
     world.proxy.configure(&configuration(0))?;
-    Ok(restarts)
+    Ok(calm)
 }
 
 /// Waits until no table holds more than before the load; returns what they hold in the end.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,8 @@ use crate::rig::proxy_process::ProxyProcess;
 const PERIOD: Duration = Duration::from_secs(5);
 /// Memory counts as settled from then on.
 const WARM_UP: Duration = Duration::from_secs(300);
+/// The growth that is allowed, as a share.
+const GROWTH_MAX: f64 = 0.02;
 
 /// Gauges that say something else than how much a table or a socket pool holds, or what is meant to stay within
 /// its bound: the accounts of the report, discovery documents, and expired reviews, with which mode `observe` predicts.
@@ -61,6 +64,14 @@ pub struct Course {
     descriptors_max: usize,
 }
 
+/// How much the memory grew, as a share of its mean.
+#[derive(Clone, Copy, Debug)]
+pub struct Growth {
+    share: f64,
+    /// The standard error of the share.
+    error: f64,
+}
+
 /// The content of all tables, by gauge.
 #[derive(Clone, Debug)]
 pub struct Tables(BTreeMap<String, f64>);
@@ -97,23 +108,51 @@ impl Meter {
 // === impl Course ===
 
 impl Course {
-    /// The growth from the time after the warm-up to the last minutes, as a share.
-    pub fn growth(&self, time: Duration) -> f64 {
-        let window = (time.saturating_sub(WARM_UP) / 5).max(Duration::from_secs(10));
-        let first = self.mean(WARM_UP.min(time / 2), window);
-        self.mean(time.saturating_sub(window), window) / first - 1.0
+    /// The growth after the warm-up: the straight line that fits the levels of the calm times best.
+    ///
+    /// While the apiserver runs, memory stays within a percent; each start of the apiserver makes all lists
+    /// anew and moves it to another level, up or down. One level against another therefore says nothing.
+    pub fn growth(&self, calm: &[Range<Duration>]) -> Growth {
+        let calm = calm.iter().filter(|time| time.start >= WARM_UP);
+        let levels: Vec<(f64, f64)> = calm.filter_map(|time| self.level(time)).collect();
+        let count = levels.len() as f64;
+        assert!(count >= 3.0, "{count} calm times cannot show any growth");
+        let mean = |of: fn(&(f64, f64)) -> f64| levels.iter().map(of).sum::<f64>() / count;
+        let (middle, level) = (mean(|(at, _)| *at), mean(|(_, bytes)| *bytes));
+        let away = || levels.iter().map(|(at, bytes)| (at - middle, bytes - level));
+        let spread = away().map(|(at, _)| at * at).sum::<f64>();
+        let slope = away().map(|(at, bytes)| at * bytes).sum::<f64>() / spread;
+        let rest = away().map(|(at, bytes)| (bytes - slope * at).powi(2)).sum::<f64>();
+        let span = (levels[levels.len() - 1].0 - levels[0].0) / level;
+        let error = (rest / (count - 2.0) / spread).sqrt();
+        Growth { share: slope * span, error: error * span }
     }
 
-    /// The mean of the bytes from a moment on.
-    fn mean(&self, from: Duration, window: Duration) -> f64 {
-        let within = |at: &Duration| (from..from + window).contains(at);
-        let bytes: Vec<f64> = self
-            .samples
-            .iter()
-            .filter(|(at, _)| within(at))
-            .map(|(_, bytes)| *bytes as f64)
-            .collect();
-        bytes.iter().sum::<f64>() / bytes.len() as f64
+    /// The middle of a calm time in seconds, and the mean of the bytes in it.
+    fn level(&self, calm: &Range<Duration>) -> Option<(f64, f64)> {
+        let within = self.samples.iter().filter(|(at, _)| calm.contains(at));
+        let (mut sum, mut count) = (0.0, 0.0);
+        for (_, bytes) in within {
+            sum += *bytes as f64;
+            count += 1.0;
+        }
+        let middle = (calm.start + calm.end).as_secs_f64() / 2.0;
+        (count > 0.0).then(|| (middle, sum / count))
+    }
+}
+
+impl Growth {
+    /// Whether it exceeds what is allowed by more than chance explains.
+    pub fn is_too_much(&self) -> bool {
+        self.share > GROWTH_MAX + 2.0 * self.error
+    }
+}
+
+impl fmt::Display for Growth {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |share: f64| share * 100.0;
+        let (share, error) = (percent(self.share), percent(self.error));
+        write!(out, "{share:+.1} % after the first minutes (standard error {error:.1})")
     }
 }
 
@@ -168,5 +207,38 @@ impl fmt::Display for Tables {
         let held = self.0.iter().filter(|(_, held)| **held > 0.0);
         let held: Vec<String> = held.map(|(name, held)| format!("{name} {held}")).collect();
         write!(out, "{}", if held.is_empty() { "nothing".to_owned() } else { held.join(", ") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Levels of an hour with a start of the apiserver each five minutes.
+    fn growth(levels: &[u64]) -> Growth {
+        let mut course = Course::default();
+        let mut calm = Vec::new();
+        for (number, level) in levels.iter().enumerate() {
+            let begin = WARM_UP * (number as u32 + 1);
+            calm.push(begin..begin + WARM_UP);
+            course.samples.extend((0..60).map(|tick| (begin + PERIOD * tick, level * 1000)));
+        }
+        course.growth(&calm)
+    }
+
+    #[test]
+    fn levels_that_go_up_and_down_are_no_growth() {
+        let wandering = growth(&[163, 165, 168, 164, 159, 161, 160, 163, 165, 164, 165]);
+        assert!(!wandering.is_too_much(), "{wandering}");
+        let little = growth(&[1600, 1602, 1604, 1606, 1608, 1610, 1612]);
+        assert!(!little.is_too_much(), "{little}");
+    }
+
+    #[test]
+    fn levels_that_rise_are_growth_even_if_they_wander() {
+        let rising = growth(&[163, 166, 170, 167, 163, 166, 166, 170, 173, 173, 175]);
+        assert!(rising.is_too_much(), "{rising}");
+        let straight = growth(&[1600, 1610, 1620, 1630, 1640]);
+        assert!(straight.is_too_much(), "{straight}");
     }
 }
