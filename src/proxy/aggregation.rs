@@ -97,7 +97,7 @@ impl Aggregation {
         }
         match self.known(resource) {
             Some(known) if known.at.elapsed() < TTL => known.server,
-            _ => self.renewed(resource).await,
+            _ => Box::pin(self.renewed(resource)).await,
         }
     }
 
@@ -107,7 +107,9 @@ impl Aggregation {
         if field::is_built_in_group(&resource.group) {
             return GroupServer::Apiserver;
         }
-        let Some(known) = self.known(resource) else { return self.renewed(resource).await };
+        let Some(known) = self.known(resource) else {
+            return Box::pin(self.renewed(resource)).await;
+        };
         if known.at.elapsed() >= OWN_TTL && !self.renews.swap(true, Ordering::AcqRel) {
             let (this, resource) = (Arc::clone(self), resource.clone());
             tokio::spawn(async move {

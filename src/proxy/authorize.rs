@@ -181,7 +181,9 @@ impl Authorize {
             return decided.allowed;
         }
         let review_key = ReviewKey { caller: asker.caller, attributes: attributes() };
-        let Some(decided) = self.decided(asker, review_key).await else { return false };
+        // Boxed, so that the other requests move no large future.
+        let decided = Box::pin(self.decided(asker, review_key)).await;
+        let Some(decided) = decided else { return false };
         let allowed = decided.allowed;
         remembered.0.store(Some(decided));
         allowed

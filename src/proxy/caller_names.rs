@@ -7,7 +7,10 @@ use std::{sync::Arc, time::Duration};
 
 use http::{HeaderValue, header};
 use serde::Deserialize;
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 
 use super::{
     authorize::Asker,
@@ -85,6 +88,16 @@ impl CallerNames {
             return;
         }
         let Ok(place) = self.places.clone().try_acquire_owned() else { return };
+        Box::pin(self.ask_again(id, credential, known, place)).await;
+    }
+
+    async fn ask_again(
+        &self,
+        id: BearerId,
+        credential: &HeaderValue,
+        known: Option<CallerName>,
+        place: OwnedSemaphorePermit,
+    ) {
         let asked_at = Instant::now();
         // The old name stays until there is a new one. Of concurrent requests only one asks.
         let unknown = async { CallerName { name: known.and_then(|known| known.name), asked_at } };

@@ -110,7 +110,7 @@ impl Local {
         let (encoding, chunks) = match given.filter(|given| is_right(given, accepts_gzip)) {
             Some(given) => given,
             None => {
-                let (encoding, chunks) = self.list_body(wanted, accepts_gzip).await?;
+                let (encoding, chunks) = Box::pin(self.list_body(wanted, accepts_gzip)).await?;
                 // The body of a Table is right for a short time only.
                 if wanted.snapshot.form() != Form::Table {
                     remembered.set(wanted, encoding, &chunks);

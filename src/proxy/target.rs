@@ -1,7 +1,7 @@
 //! Parsed requests, remembered for repetition: a poll is parsed once.
 //!
-//! Invariant: a remembered target is used only for the same caller, method and target text without
-//! a body or an `Origin`. [`RequestInfo::parse`] depends on nothing else.
+//! Invariant: a remembered target is used only for the same caller, method and target text; that of a
+//! GET also without a body or an `Origin`. [`RequestInfo::parse`] depends on nothing else.
 
 use std::{
     hash::BuildHasher,
@@ -27,13 +27,18 @@ use crate::{
 
 /// The recent targets, each in the slot that its text and caller select.
 pub struct Targets {
-    places: Box<[Mutex<Option<Arc<Target>>>]>,
+    reads: Places,
+    /// The targets of other methods: writes to many objects must not displace reads.
+    others: Places,
     hasher: RandomState,
 }
+
+type Places = Box<[Mutex<Option<Arc<Target>>>]>;
 
 /// The parsed request of one caller for one target.
 pub struct Target {
     caller: Caller,
+    method: Method,
     text: Box<str>,
     /// The target, parsed as the apiserver would.
     pub info: RequestInfo,
@@ -56,8 +61,9 @@ struct Ruled {
     rules: ResourcePolicy,
 }
 
-/// The limit of targets; of two in the same slot, the later one stays.
-const TARGETS_MAX: usize = 256;
+/// The limits of targets; of two in the same slot, the later one stays.
+const READS_MAX: usize = 256;
+const OTHERS_MAX: usize = 64;
 
 /// The longest target remembered.
 const TEXT_BYTES_MAX: usize = 1024;
@@ -68,14 +74,17 @@ impl Targets {
     /// Returns the parsed request.
     pub fn read<B>(&self, caller: Caller, request: &Request<B>) -> Arc<Target> {
         let text = request.uri().path_and_query().map_or("", |target| target.as_str());
-        if text.len() > TEXT_BYTES_MAX || !is_bare_get(request) {
+        let is_read = request.method() == Method::GET;
+        if text.len() > TEXT_BYTES_MAX || is_read && !is_bare(request.headers()) {
             return Arc::new(Target::new(caller, text, request));
         }
-        let place = self.hasher.hash_one((caller, text)) as usize % self.places.len();
-        let mut place = self.places[place].lock().unwrap_or_else(PoisonError::into_inner);
+        let places = if is_read { &self.reads } else { &self.others };
+        let place = self.hasher.hash_one((caller, text)) as usize % places.len();
+        let mut place = places[place].lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(target) = &*place
             && *target.text == *text
             && target.caller == caller
+            && target.method == request.method()
         {
             return target.clone();
         }
@@ -87,8 +96,9 @@ impl Targets {
 
 impl Default for Targets {
     fn default() -> Self {
-        let places = (0..TARGETS_MAX).map(|_| Mutex::default()).collect();
-        Self { places, hasher: RandomState::default() }
+        let places = |count| (0..count).map(|_| Mutex::default()).collect();
+        let (reads, others) = (places(READS_MAX), places(OTHERS_MAX));
+        Self { reads, others, hasher: RandomState::default() }
     }
 }
 
@@ -128,6 +138,7 @@ impl Target {
     fn new<B>(caller: Caller, text: &str, request: &Request<B>) -> Self {
         Self {
             caller,
+            method: request.method().clone(),
             text: text.into(),
             info: RequestInfo::parse(request.method(), request.uri(), request.headers()),
             review: authorize::Remembered::default(),
@@ -155,11 +166,9 @@ impl Target {
     }
 }
 
-/// Reports whether the target alone defines the request.
-fn is_bare_get<B>(request: &Request<B>) -> bool {
-    let headers = request.headers();
-    request.method() == Method::GET
-        && !headers.contains_key(header::CONTENT_LENGTH)
+/// Reports whether the target alone defines a GET with these headers.
+fn is_bare(headers: &HeaderMap) -> bool {
+    !headers.contains_key(header::CONTENT_LENGTH)
         && !headers.contains_key(header::TRANSFER_ENCODING)
         && !headers.contains_key(header::ORIGIN)
 }
@@ -277,17 +286,35 @@ mod tests {
     }
 
     #[test]
+    fn repeated_writes_are_parsed_once_and_leave_reads_in_place() {
+        let targets = Targets::default();
+        let poll = request(Method::GET, POLL);
+        let read = targets.read(Caller::Own, &poll);
+        let reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        let write =
+            |method: Method, target: &str| targets.read(Caller::Own, &request(method, target));
+        let first = write(Method::POST, reviews);
+        assert!(Arc::ptr_eq(&first, &write(Method::POST, reviews)));
+        assert!(!Arc::ptr_eq(&first, &write(Method::PUT, reviews)), "another method");
+        for number in 0..10 * OTHERS_MAX {
+            write(Method::PATCH, &format!("/api/v1/namespaces/a/pods/p{number}"));
+        }
+        assert!(Arc::ptr_eq(&read, &targets.read(Caller::Own, &poll)));
+        assert_eq!(targets.others.len(), OTHERS_MAX);
+    }
+
+    #[test]
     fn the_number_and_length_of_targets_are_bounded() {
         let targets = Targets::default();
         let long =
             request(Method::GET, &format!("/api/v1/pods?fieldSelector={}", "x".repeat(2000)));
         let first = targets.read(Caller::Own, &long);
         assert!(!Arc::ptr_eq(&first, &targets.read(Caller::Own, &long)));
-        for number in 0..10 * TARGETS_MAX {
+        for number in 0..10 * READS_MAX {
             targets
                 .read(Caller::Own, &request(Method::GET, &format!("/api/v1/pods?limit={number}")));
         }
-        assert_eq!(targets.places.len(), TARGETS_MAX);
+        assert_eq!(targets.reads.len(), READS_MAX);
         let text = "the newest is there, whatever it took the place of";
         let poll = request(Method::GET, POLL);
         let newest = targets.read(Caller::Own, &poll);

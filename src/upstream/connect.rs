@@ -11,6 +11,7 @@ use http::{
     uri::{Authority, Scheme},
 };
 use rustls::{ClientConfig, pki_types::ServerName};
+use tokio::io::BufReader;
 use tokio_rustls::TlsConnector;
 
 use super::{
@@ -18,6 +19,9 @@ use super::{
     dial::{Dial, HttpProxy, Stream, bare_host},
     health::ConnectFailure,
 };
+
+/// The bytes that one system call reads at most.
+const READ_BYTES: usize = 32 * 1024;
 
 /// The timeout of dial, proxy response and TLS handshake together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -213,6 +217,8 @@ impl Connector {
             Offer::Any => &offers.any,
             Offer::Http1 => &offers.http1,
         };
+        // The TLS library reads 4 KiB at a time.
+        let stream = BufReader::with_capacity(READ_BYTES, stream);
         let stream = connector.connect(tls.server_name.clone(), stream).await?;
         let protocol = match stream.get_ref().1.alpn_protocol() {
             Some(b"h2") => Protocol::Http2,

@@ -305,7 +305,12 @@ async fn from_user(config: &Config) -> Result<Header, BoxError> {
     let service = layer.layer(tower::service_fn(|request: Request<Body>| async move {
         Ok::<_, BoxError>(Response::new(request.headers().get(AUTHORIZATION).cloned()))
     }));
-    Ok(Header::Renewing(BoxCloneSyncService::new(service)))
+    let service = BoxCloneSyncService::new(service);
+    if runs_a_plugin(&config.auth_info) || config.auth_info.token_file.is_some() {
+        return Ok(Header::Renewing(service));
+    }
+    let header = service.oneshot(Request::new(Body::empty())).await?.into_body();
+    Ok(header.map_or(Header::None, Header::Fixed))
 }
 
 /// Returns a TLS configuration with the user's certificate, if it has one; a plugin runs for it if
@@ -341,4 +346,28 @@ async fn impersonation(config: &Config) -> Result<HeaderMap, CredentialsError> {
         Ok::<_, BoxError>(request.headers().clone())
     }));
     service.oneshot(Request::new(Body::empty())).await.map_err(|error| unusable(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn header(user: &str) -> Header {
+        let mut config = Config::new(http::Uri::from_static("https://apiserver.test"));
+        config.auth_info = serde_json::from_str(user).expect("a user of a kubeconfig");
+        from_user(&config).await.expect("credentials")
+    }
+
+    #[tokio::test]
+    async fn only_a_credential_that_can_change_is_asked_for_with_each_request() {
+        for user in [r#"{"token": "t"}"#, r#"{"username": "a", "password": "b"}"#] {
+            let header = header(user).await;
+            assert!(header.fixed().is_some_and(HeaderValue::is_sensitive), "{user}");
+        }
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), "t").expect("a file");
+        let user = serde_json::json!({ "tokenFile": file.path() }).to_string();
+        assert!(matches!(header(&user).await, Header::Renewing(_)), "{user}");
+        assert!(matches!(header("{}").await, Header::None));
+    }
 }
