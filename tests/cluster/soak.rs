@@ -2,8 +2,8 @@
 //! anew and a configuration that changes. Afterwards each response is checked against etcd's own history,
 //! memory may not have grown, and the tables of Listless must be as empty as before.
 //!
-//! `LISTLESS_SOAK_SECONDS=3600` makes an hour of it, `LISTLESS_SOAK_CHART` names a file for the chart of the
-//! memory, `LISTLESS_SEED` chooses the actions.
+//! `LISTLESS_SOAK_SECONDS=3600` makes an hour of it instead of ten minutes, `LISTLESS_SOAK_CHART` names a file
+//! for the chart of the memory, `LISTLESS_SEED` chooses the actions.
 
 mod chart;
 mod clients;
@@ -35,7 +35,7 @@ use crate::rig::load_data::LoadData;
 use crate::rig::proxy_process::shipped;
 use crate::rig::wait::until;
 
-/// The duration of the load.
+/// The duration of the load, and the shortest that shows anything.
 const SECONDS: u64 = 600;
 const SECONDS_VARIABLE: &str = "LISTLESS_SOAK_SECONDS";
 const CHART_VARIABLE: &str = "LISTLESS_SOAK_CHART";
@@ -65,8 +65,9 @@ const CONFIGURATIONS: [&str; 3] = [
     "cache: {idleTimeout: never}\n",
 ];
 const CONFIGURED_EACH: Duration = Duration::from_secs(45);
-/// The time between two starts of the apiserver; less in a shorter run.
-const RESTARTED_EACH: Duration = Duration::from_secs(300);
+/// The time between two starts of the apiserver. Growth is told from the levels between them; an hour with a
+/// start each five minutes has too few.
+const RESTARTED_EACH: Duration = Duration::from_secs(60);
 /// The time after a start of the apiserver until the replicas are as before.
 const CALM_AFTER: Duration = Duration::from_secs(20);
 /// The time after the load in which everything ends that ends for want of use: compressed bodies after five
@@ -82,6 +83,7 @@ async fn a_long_load_leaves_neither_wrong_answers_nor_memory_behind() {
     let _machine = Machine::alone().await;
     let seed = number(SEED_VARIABLE).unwrap_or_else(|| u64::from(std::process::id()));
     let time = Duration::from_secs(number(SECONDS_VARIABLE).unwrap_or(SECONDS));
+    assert!(time >= Duration::from_secs(SECONDS), "{SECONDS_VARIABLE} must be at least {SECONDS}");
     let mut dice = Dice::new(seed);
     let world = Arc::new(world().await.expect("a control plane and a proxy"));
     let before = Tables::read(&world.proxy).await.expect("metrics");
@@ -173,7 +175,6 @@ fn configuration(number: usize) -> String {
 /// each of its starts.
 async fn disturb(world: &World, time: Duration) -> Result<Vec<Range<Duration>>> {
     let began = Instant::now();
-    let restarted_each = RESTARTED_EACH.min(time / 10);
     let (mut configured, mut calm) = (0_usize, Vec::<Range<Duration>>::new());
     while began.elapsed() < time {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -185,7 +186,7 @@ async fn disturb(world: &World, time: Duration) -> Result<Vec<Range<Duration>>> 
             configured += 1;
             world.proxy.configure(&configuration(configured))?;
         }
-        if now > restarted_each * (calm.len() + 1) as u32 {
+        if now > RESTARTED_EACH * (calm.len() + 1) as u32 {
             if calm.len() % 2 == 1 {
                 world.relay.cut(Duration::ZERO).await;
                 world.plane.stop(Component::Apiserver)?;

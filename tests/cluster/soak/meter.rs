@@ -142,9 +142,9 @@ impl Course {
 }
 
 impl Growth {
-    /// Whether it exceeds what is allowed by more than chance explains.
+    /// Whether it exceeds what is allowed, and chance does not explain it.
     pub fn is_too_much(&self) -> bool {
-        self.share > GROWTH_MAX + 2.0 * self.error
+        self.share > GROWTH_MAX.max(2.0 * self.error)
     }
 }
 
@@ -214,7 +214,7 @@ impl fmt::Display for Tables {
 mod tests {
     use super::*;
 
-    /// Levels of an hour with a start of the apiserver each five minutes.
+    /// Levels of five minutes each.
     fn growth(levels: &[u64]) -> Growth {
         let mut course = Course::default();
         let mut calm = Vec::new();
