@@ -161,13 +161,14 @@ mod tests {
     use foldhash::quality::FixedState;
 
     use super::*;
+    use crate::api::form::Form;
 
     fn text(of: &[u8], limit: usize) -> (Text, Arc<Pool>) {
         let pool = Arc::<Pool>::default();
         pool.limit_raw(limit);
         let mut buffer = pool.take(of.len());
         buffer.extend_from_slice(of);
-        (Text::new(buffer, &Arc::new(Storage::of(pool.clone()))), pool)
+        (Text::new(buffer, &Arc::new(Storage::of(pool.clone(), Form::Json))), pool)
     }
 
     fn is_compressed(text: &Text) -> bool {
