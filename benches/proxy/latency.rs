@@ -122,6 +122,13 @@ fn target(setup: &Setup) -> String {
     format!("{}/pod-00007?resourceVersion=0&unknownToEverybody=1", setup.data.collection())
 }
 
+/// Returns a quantile of sorted samples in microseconds. Zero for no samples.
+pub(crate) fn quantile(sorted: &[Duration], share: f64) -> f64 {
+    let index = (sorted.len() as f64 * share) as usize;
+    let sample = sorted.get(index.min(sorted.len().saturating_sub(1)));
+    sample.copied().unwrap_or_default().as_secs_f64() * 1e6
+}
+
 // === impl Latency ===
 
 impl Latency {
@@ -149,11 +156,7 @@ impl Latency {
     }
 
     pub(crate) fn quantile(&self, share: f64) -> Quantile {
-        let of = |samples: &[Duration]| {
-            let index = (samples.len() as f64 * share) as usize;
-            let sample = samples.get(index.min(samples.len().saturating_sub(1)));
-            sample.copied().unwrap_or_default().as_secs_f64() * 1e6
-        };
+        let of = |samples: &[Duration]| quantile(samples, share);
         Quantile {
             direct: of(&self.direct),
             through: of(&self.through),

@@ -1,5 +1,5 @@
-//! Closed-loop load: each connection sends its next request after the last response is read
-//! completely.
+//! Load on a server: in a closed loop, in which each connection sends its next request after the last
+//! response is read completely, or at a fixed pace.
 
 use std::{
     thread,
@@ -60,9 +60,7 @@ pub(crate) fn run(
     meter: Meter<'_>,
 ) -> Result<Slot> {
     let plan = Plan::new(endpoint, expected);
-    // Handshakes and the first request are not measured.
-    let connect = |index| Client::begin(&plan, plan.first_step(index, connections));
-    let mut clients: Vec<_> = (0..connections).map(connect).collect::<Result<_>>()?;
+    let mut clients = plan.begin(connections)?;
     let mut requests = 0;
     let (before, started) = (meter()?, Instant::now());
     for client in &mut clients {
@@ -95,6 +93,54 @@ pub(crate) fn run(
     Ok(Slot { requests, elapsed, cpu_seconds })
 }
 
+/// Sends requests at this rate per second, on the connections in turn, and meters processes. Returns also the
+/// time of each response since its request was due.
+pub(crate) fn paced(
+    endpoint: &Endpoint,
+    expected: &Expected,
+    connections: usize,
+    rate: u32,
+    length: Duration,
+    meter: Meter<'_>,
+) -> Result<(Slot, Vec<Duration>)> {
+    let plan = Plan::new(endpoint, expected);
+    let mut clients = plan.begin(connections)?;
+    let count = length.as_secs() as usize * rate as usize;
+    let (before, started) = (meter()?, Instant::now());
+    let due = |number: usize| started + Duration::from_secs(1) / rate * number as u32;
+    let (mut sent, mut took, mut dues) = (0, Vec::with_capacity(count), vec![started; connections]);
+    while took.len() < count {
+        let target = &expected.steps[0].target;
+        ensure!(started.elapsed() < length + ANSWER_LIMIT, "no response: {target}");
+        let next = sent % connections;
+        let is_due = sent < count && due(sent) <= Instant::now();
+        if is_due && !clients[next].connection.awaits() {
+            clients[next].send()?;
+            (dues[next], sent) = (due(sent), sent + 1);
+        }
+        let mut awaits = false;
+        for (client, due) in clients.iter_mut().zip(&dues) {
+            if !client.connection.awaits() {
+                continue;
+            }
+            if client.connection.receive()? {
+                took.push(due.elapsed());
+                client.take(took.len() as u64)?;
+            } else {
+                awaits = true;
+            }
+        }
+        if awaits {
+            thread::yield_now();
+        } else {
+            thread::park_timeout(due(sent).saturating_duration_since(Instant::now()));
+        }
+    }
+    let (elapsed, after) = (started.elapsed(), meter()?);
+    let cpu_seconds = [after[0] - before[0], after[1] - before[1]];
+    Ok((Slot { requests: count as u64, elapsed, cpu_seconds }, took))
+}
+
 /// Sends each request once and checks every byte of the responses.
 pub(crate) fn each_once(endpoint: &Endpoint, expected: &Expected) -> Result<()> {
     let plan = Plan::new(endpoint, expected);
@@ -109,6 +155,12 @@ impl<'a> Plan<'a> {
         let request = |target: &str| endpoint.request_with(expected.form, target, expected.body);
         let requests = expected.steps.iter().map(|step| request(&step.target)).collect();
         Self { endpoint, expected, requests }
+    }
+
+    /// Opens connections. Their handshakes and first requests are not measured.
+    fn begin(&'a self, connections: usize) -> Result<Vec<Client<'a>>> {
+        let begin = |index| Client::begin(self, self.first_step(index, connections));
+        (0..connections).map(begin).collect()
     }
 
     /// Returns the first step of a connection: they are spread, unless each begins with page one.

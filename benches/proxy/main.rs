@@ -17,6 +17,7 @@ mod load;
 mod memory;
 mod nginx;
 mod options;
+mod paced;
 mod report;
 #[expect(dead_code, unreachable_pub, reason = "shared with the cluster tests; partly used here")]
 #[path = "../../tests/cluster/rig.rs"]
@@ -94,6 +95,12 @@ async fn run(options: &Options) -> Result<usize> {
         }
         if cell.id == CHEAPEST && options.wants("account") {
             report.account(account::nanoseconds(), cell::median(&measured.listless));
+        }
+    }
+    for (cell, expected) in cells().zip(&asked).filter(|(_, expected)| expected.is_forwarded) {
+        for connections in paced::CONNECTIONS {
+            let paced = paced::measure(expected, connections, &setup, &baselines, options)?;
+            report.paced(cell.id, &paced);
         }
     }
     if options.wants("P15") {

@@ -9,6 +9,7 @@ use crate::{
     latency::{Latency, Quantile},
     memory::OfForms,
     options::Options,
+    paced::{self, Pace, Paced},
     setup::{IdleLoad, Setup},
     sidecar::Memory,
     staleness::{self, Staleness},
@@ -221,6 +222,27 @@ impl Report {
         // Only HTTP/1.1 has a gate; HTTP/2 is for information.
         if id == "P15" {
             self.gate_latency(latency.quantile(0.5));
+        }
+    }
+
+    /// Prints the cost of relaying at a fixed pace, and what it adds to the time of the apiserver's response.
+    pub(crate) fn paced(&mut self, id: &'static str, paced: &Paced) {
+        let Paced { connections, direct, listless, nginx } = paced;
+        println!("\n{id} at {} requests a second on {connections} connection(s), µs", paced::RATE);
+        let line = |name: &str, pace: &Pace| {
+            let [p50, p99] = [0.5, 0.99].map(|share| pace.quantile(share));
+            let [added50, added99] =
+                [0.5, 0.99].map(|share| pace.quantile(share) - direct.quantile(share));
+            println!(
+                "  {name:<9} {:>7.1} of CPU, p50 {p50:>5.0}, p99 {p99:>5.0}; added {added50:>5.0} and {added99:>5.0}",
+                pace.cpu()
+            );
+        };
+        line("apiserver", direct);
+        line("listless", listless);
+        if let Some(nginx) = nginx {
+            line("nginx", nginx);
+            println!("  listless ÷ nginx: {:.2} of CPU", listless.cpu() / nginx.cpu());
         }
     }
 
