@@ -182,8 +182,7 @@ impl Authorize {
         }
         let review_key = ReviewKey { caller: asker.caller, attributes: attributes() };
         // Boxed, so that the other requests move no large future.
-        let decided = Box::pin(self.decided(asker, review_key)).await;
-        let Some(decided) = decided else { return false };
+        let Some(decided) = Box::pin(self.decided(asker, review_key)).await else { return false };
         let allowed = decided.allowed;
         remembered.0.store(Some(decided));
         allowed
