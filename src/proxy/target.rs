@@ -65,7 +65,7 @@ struct Ruled {
 const READS_MAX: usize = 256;
 const OTHERS_MAX: usize = 64;
 
-/// The longest target remembered.
+/// The longest target remembered, with its method.
 const TEXT_BYTES_MAX: usize = 1024;
 
 // === impl Targets ===
@@ -75,7 +75,7 @@ impl Targets {
     pub fn read<B>(&self, caller: Caller, request: &Request<B>) -> Arc<Target> {
         let text = request.uri().path_and_query().map_or("", |target| target.as_str());
         let is_read = request.method() == Method::GET;
-        if text.len() > TEXT_BYTES_MAX || is_read && !is_bare(request.headers()) {
+        if is_large(request.method(), text) || is_read && !is_bare(request.headers()) {
             return Arc::new(Target::new(caller, text, request));
         }
         let places = if is_read { &self.reads } else { &self.others };
@@ -112,7 +112,7 @@ impl Target {
 
     /// Reports whether it is larger than targets that are kept.
     pub(super) fn is_large(&self) -> bool {
-        self.text.len() > TEXT_BYTES_MAX
+        is_large(&self.method, &self.text)
     }
 
     /// Returns the query of its URL, as sent.
@@ -164,6 +164,11 @@ impl Target {
         self.rules.store(Some(Arc::new(Ruled { policy, user_agent, rules })));
         rules
     }
+}
+
+/// Reports whether a target is too large to remember. A method may be any word.
+fn is_large(method: &Method, text: &str) -> bool {
+    method.as_str().len() + text.len() > TEXT_BYTES_MAX
 }
 
 /// Reports whether the target alone defines a GET with these headers.
@@ -306,10 +311,13 @@ mod tests {
     #[test]
     fn the_number_and_length_of_targets_are_bounded() {
         let targets = Targets::default();
-        let long =
-            request(Method::GET, &format!("/api/v1/pods?fieldSelector={}", "x".repeat(2000)));
-        let first = targets.read(Caller::Own, &long);
-        assert!(!Arc::ptr_eq(&first, &targets.read(Caller::Own, &long)));
+        let long = "x".repeat(2000);
+        let text = format!("/api/v1/pods?fieldSelector={long}");
+        let method = Method::from_bytes(long.as_bytes()).expect("a method");
+        for long in [request(Method::GET, &text), request(method, POLL)] {
+            let first = targets.read(Caller::Own, &long);
+            assert!(!Arc::ptr_eq(&first, &targets.read(Caller::Own, &long)));
+        }
         for number in 0..10 * READS_MAX {
             targets
                 .read(Caller::Own, &request(Method::GET, &format!("/api/v1/pods?limit={number}")));
