@@ -121,6 +121,15 @@ impl Asker {
         Self { caller, credential }
     }
 
+    /// Returns the same in memory of its own: a header's value keeps the whole buffer of its request.
+    fn apart(&self) -> Self {
+        let copy = |value: &HeaderValue| HeaderValue::from_bytes(value.as_bytes()).ok();
+        Self {
+            caller: self.caller,
+            credential: self.credential.as_ref().and_then(copy).map(secret),
+        }
+    }
+
     /// Returns the caller.
     pub fn caller(&self) -> Caller {
         self.caller

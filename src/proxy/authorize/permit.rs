@@ -62,7 +62,7 @@ impl Authorize {
         thing: T,
     ) -> Option<Authorized<(T, Permit)>> {
         let (authorize, believed_until) = (self.clone(), Instant::now());
-        let mut permit = Permit { authorize, asker: asker.clone(), attributes, believed_until };
+        let mut permit = Permit { authorize, asker: asker.apart(), attributes, believed_until };
         let decided = permit.decided().await?;
         permit.believed_until = decided.believed_until();
         decided.allowed.then_some(Authorized((thing, permit)))

@@ -379,3 +379,18 @@ fn a_token_that_is_kept_for_a_review_is_marked_as_secret() {
     let own = Asker::new(identify.caller(&headers), &headers);
     assert!(own.credential.is_none(), "our own user's is added on the way");
 }
+
+#[test]
+fn the_asker_of_an_open_watch_keeps_no_buffer_of_its_request() {
+    let buffer = Bytes::from(b"Bearer a and the rest of the head".to_vec());
+    let value = HeaderValue::from_maybe_shared(buffer.slice(..8)).expect("a header");
+    let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);
+    let identify = Identify::Bearers(TokenHasher::new(&[1; 32]));
+    let mut asker = Asker::new(identify.caller(&headers), &headers);
+    drop(headers);
+    assert!(!buffer.is_unique(), "a request shares it");
+    asker = asker.apart();
+    assert!(buffer.is_unique());
+    let (_, credential) = asker.bearer().expect("the bearer of a token");
+    assert!(credential == "Bearer a" && credential.is_sensitive());
+}

@@ -178,8 +178,14 @@ impl<S: Serve> Listener<S> {
         }
     }
 
-    /// Performs the TLS handshake; returns `None` if it fails, times out, or the drain begins.
-    async fn shake<I>(&self, tls: &tls::Server, stream: I, peer: SocketAddr) -> Option<TlsStream<I>>
+    /// Performs the TLS handshake; returns `None` if it fails, times out, or the drain begins. The stream is
+    /// boxed, because a future holds a place for it at each step that it passes.
+    async fn shake<I>(
+        &self,
+        tls: &tls::Server,
+        stream: I,
+        peer: SocketAddr,
+    ) -> Option<Box<TlsStream<I>>>
     where
         I: AsyncRead + AsyncWrite + Unpin,
     {
@@ -191,7 +197,7 @@ impl<S: Serve> Listener<S> {
         let shaken = shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         let outcome = if shaken.is_ok() { Outcome::Success } else { Outcome::Failure };
         self.metrics.client_handshake(outcome);
-        shaken.inspect_err(|error| debug!(%peer, %error, "TLS handshake failed")).ok()
+        shaken.inspect_err(|error| debug!(%peer, %error, "TLS handshake failed")).ok().map(Box::new)
     }
 
     async fn http1<I>(&self, stream: I, connection: Connection, seat: Seat<'_>, tunnels: &Tunnels)
@@ -209,7 +215,7 @@ impl<S: Serve> Listener<S> {
                 let service = &*self.service;
                 let answer = edge::answer_http1(service, connection, verdict, tunnels, request);
                 // hyper keeps this future in place while the body is sent, which takes hours for a
-                // watch. Boxed, its nine kilobytes are freed.
+                // watch. Boxed, its kilobytes are freed.
                 let mut response = edge::while_busy(busy, Box::pin(answer)).await;
                 if is_last {
                     edge::close(&mut response);
