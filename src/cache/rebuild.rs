@@ -59,7 +59,7 @@ impl Rebuild {
     /// Creates an empty list, based on a previous snapshot if there is one.
     pub(super) fn of(base: Option<Arc<Snapshot>>, form: Form, pool: Arc<Pool>) -> Self {
         let held = base.as_ref().map(|base| base.storage().clone());
-        let storage = held.unwrap_or_else(|| Arc::new(Storage::of(pool, form)));
+        let storage = held.unwrap_or_else(|| Arc::new(Storage::of(pool)));
         Self { base, form, storage, ..Self::default() }
     }
 

@@ -161,14 +161,13 @@ mod tests {
     use foldhash::quality::FixedState;
 
     use super::*;
-    use crate::api::form::Form;
 
     fn text(of: &[u8], limit: usize) -> (Text, Arc<Pool>) {
         let pool = Arc::<Pool>::default();
         pool.limit_raw(limit);
         let mut buffer = pool.take(of.len());
         buffer.extend_from_slice(of);
-        (Text::new(buffer, &Arc::new(Storage::of(pool.clone(), Form::Json))), pool)
+        (Text::new(buffer, &Arc::new(Storage::of(pool.clone()))), pool)
     }
 
     fn is_compressed(text: &Text) -> bool {
