@@ -381,7 +381,7 @@ impl Measured {
 }
 
 /// Returns the CPU time above that of the idle process.
-fn micros_per_request(slot: &Slot, process: usize, idle_cores: f64) -> f64 {
+pub(crate) fn micros_per_request(slot: &Slot, process: usize, idle_cores: f64) -> f64 {
     let beyond = slot.cpu_seconds[process] - idle_cores * slot.elapsed.as_secs_f64();
     beyond * 1e6 / slot.requests.max(1) as f64
 }

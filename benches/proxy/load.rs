@@ -88,9 +88,7 @@ pub(crate) fn run(
             thread::yield_now();
         }
     }
-    let (elapsed, after) = (started.elapsed(), meter()?);
-    let cpu_seconds = [after[0] - before[0], after[1] - before[1]];
-    Ok(Slot { requests, elapsed, cpu_seconds })
+    Slot::since(started, before, requests, meter)
 }
 
 /// Sends requests at this rate per second, on the connections in turn, and meters processes. Returns also the
@@ -136,9 +134,7 @@ pub(crate) fn paced(
             thread::park_timeout(due(sent).saturating_duration_since(Instant::now()));
         }
     }
-    let (elapsed, after) = (started.elapsed(), meter()?);
-    let cpu_seconds = [after[0] - before[0], after[1] - before[1]];
-    Ok((Slot { requests: count as u64, elapsed, cpu_seconds }, took))
+    Ok((Slot::since(started, before, count as u64, meter)?, took))
 }
 
 /// Sends each request once and checks every byte of the responses.
@@ -146,6 +142,17 @@ pub(crate) fn each_once(endpoint: &Endpoint, expected: &Expected) -> Result<()> 
     let plan = Plan::new(endpoint, expected);
     let mut client = Client::open(&plan, 0)?;
     expected.steps.iter().try_for_each(|_| client.exchange())
+}
+
+// === impl Slot ===
+
+impl Slot {
+    /// Ends a slot that began at `started` with this reading of the meter.
+    fn since(started: Instant, before: [f64; 2], requests: u64, meter: Meter<'_>) -> Result<Self> {
+        let (elapsed, after) = (started.elapsed(), meter()?);
+        let cpu_seconds = [after[0] - before[0], after[1] - before[1]];
+        Ok(Self { requests, elapsed, cpu_seconds })
+    }
 }
 
 // === impl Plan ===

@@ -99,7 +99,7 @@ async fn run(options: &Options) -> Result<usize> {
     }
     for (cell, expected) in cells().zip(&asked).filter(|(_, expected)| expected.is_forwarded) {
         for connections in paced::CONNECTIONS {
-            let paced = paced::measure(expected, connections, &setup, &baselines, options)?;
+            let paced = paced::measure(expected, connections, &setup, &baselines, options, idle)?;
             report.paced(cell.id, &paced);
         }
     }

@@ -229,13 +229,14 @@ impl Report {
     pub(crate) fn paced(&mut self, id: &'static str, paced: &Paced) {
         let Paced { connections, direct, listless, nginx } = paced;
         println!("\n{id} at {} requests a second on {connections} connection(s), µs", paced::RATE);
+        let [direct50, direct99] = direct.quantiles();
         let line = |name: &str, pace: &Pace| {
-            let [p50, p99] = [0.5, 0.99].map(|share| pace.quantile(share));
-            let [added50, added99] =
-                [0.5, 0.99].map(|share| pace.quantile(share) - direct.quantile(share));
+            let [p50, p99] = pace.quantiles();
             println!(
-                "  {name:<9} {:>7.1} of CPU, p50 {p50:>5.0}, p99 {p99:>5.0}; added {added50:>5.0} and {added99:>5.0}",
-                pace.cpu()
+                "  {name:<9} {:>7.1} of CPU, p50 {p50:>5.0}, p99 {p99:>5.0}; added {:>5.0} and {:>5.0}",
+                pace.cpu(),
+                p50 - direct50,
+                p99 - direct99
             );
         };
         line("apiserver", direct);
