@@ -125,6 +125,10 @@ impl Bare {
     pub(crate) fn cpu_seconds(&self) -> Result<f64> {
         self.process.cpu_seconds()
     }
+
+    pub(crate) fn resident_bytes(&self) -> Result<u64> {
+        self.process.resident_bytes()
+    }
 }
 
 /// Runs the server until it is killed.

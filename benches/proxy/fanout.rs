@@ -20,6 +20,8 @@ use crate::{
 
 /// The number of watchers of each slot.
 pub(crate) const WATCHERS: usize = 1_000;
+/// The number of HTTP/2 connections, and of idle watchers on each.
+pub(crate) const SHARED: (usize, usize) = (100, 100);
 /// The rate is low, because all watchers decrypt on the servers' cores.
 const EVENTS_PER_SECOND: f64 = 10.0;
 const ROUNDS_MAX: u32 = 3;
@@ -63,6 +65,17 @@ pub(crate) struct Fanout {
     pub(crate) bare: Vec<f64>,
 }
 
+/// The memory of one idle watcher, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IdleMemory {
+    /// With its own HTTP/1.1 connection.
+    pub(crate) own_connection: f64,
+    /// Of [`SHARED`] watchers on HTTP/2 connections.
+    pub(crate) shared: f64,
+    /// In a server from the same libraries, with its own HTTP/1.1 connection.
+    pub(crate) bare: f64,
+}
+
 /// CPU time of one slot per delivered event, in microseconds.
 struct Slot {
     delivered: u64,
@@ -98,18 +111,37 @@ pub(crate) async fn measure(
     Ok(found)
 }
 
-/// Returns Listless's memory per idle watcher, in bytes.
-pub(crate) async fn idle_memory(setup: &Setup) -> Result<f64> {
+/// Measures the memory of idle watchers.
+pub(crate) async fn idle_memory(setup: &Setup) -> Result<IdleMemory> {
     let writer = Writer::new(setup, "idle", 1, 100).await?;
-    let target = writer.watch_from(&writer.settled(setup).await?);
-    let before = setup.listless_resident_bytes()?;
-    let mut watchers = Watchers::open(&setup.through, &target, WATCHERS, Some("hit")).await?;
+    let through = &setup.through;
+    let (mut added, mut open) = ([0.0; 2], Vec::new());
+    for (added, connections) in added.iter_mut().zip([None, Some(SHARED)]) {
+        let target = writer.watch_from(&writer.settled(setup).await?);
+        let before = setup.listless_resident_bytes()?;
+        let mut watchers = match connections {
+            None => Watchers::open(through, &target, WATCHERS, Some("hit")).await?,
+            Some(shared) => Watchers::open_shared(through, &target, shared, Some("hit")).await?,
+        };
+        setup.settle().await;
+        let bytes = setup.listless_resident_bytes()?.saturating_sub(before);
+        *added = bytes as f64 / watchers.count() as f64;
+        // They do follow.
+        writer.settled(setup).await?;
+        watchers.have_received(1).await?;
+        open.push(watchers);
+    }
+    Ok(IdleMemory { own_connection: added[0], shared: added[1], bare: bare_memory(setup).await? })
+}
+
+/// Returns a bare server's memory per idle watcher with its own connection, in bytes.
+async fn bare_memory(setup: &Setup) -> Result<f64> {
+    let (form, target) = (Form::Json, bare::WATCH.to_owned());
+    let bare = setup.bare(std::iter::once(Kept { form, target, body: "{}\n".into() }))?;
+    let before = bare.resident_bytes()?;
+    let _watchers = Watchers::open(&bare.endpoint, bare::WATCH, WATCHERS, None).await?;
     setup.settle().await;
-    let after = setup.listless_resident_bytes()?;
-    // The watchers do follow.
-    writer.settled(setup).await?;
-    watchers.have_received(1).await?;
-    Ok(after.saturating_sub(before) as f64 / WATCHERS as f64)
+    Ok(bare.resident_bytes()?.saturating_sub(before) as f64 / WATCHERS as f64)
 }
 
 /// Returns a bare server's cost per event for as many of the same events, in microseconds.

@@ -4,27 +4,13 @@
 //! the apiserver answers from its own memory. That is the fastest direct GET, and so the strictest
 //! comparison.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use bytes::Bytes;
-use http::{Request, Uri};
-use http_body_util::{BodyExt, Empty};
-use hyper::client::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
+use http_body_util::BodyExt;
 
-use crate::{
-    cell::Baselines,
-    options::Options,
-    setup::Setup,
-    wire::{Connection, Endpoint},
-};
+use crate::{cell::Baselines, http2::Http2, options::Options, setup::Setup, wire::Connection};
 
 const WARM_UP: usize = 200;
 
@@ -54,12 +40,6 @@ enum Way {
     Through,
     Relayed,
     Nginx,
-}
-
-struct Http2 {
-    sender: http2::SendRequest<Empty<Bytes>>,
-    authority: String,
-    token: String,
 }
 
 /// Measures with one kept-alive HTTP/1.1 connection each.
@@ -103,19 +83,24 @@ pub(crate) async fn http2(setup: &Setup, options: &Options) -> Result<Latency> {
     let target = target(setup);
     let mut direct = Http2::open(&setup.direct).await?;
     let mut through = Http2::open(&setup.through).await?;
-    let wanted = direct.exchange(&target).await?;
+    let wanted = body(&mut direct, &target).await?;
     let mut latency = Latency::default();
     for sample in 0..options.samples + WARM_UP {
         for straight in [sample % 2 == 0, sample % 2 != 0] {
             let begun = Instant::now();
             let side = if straight { &mut direct } else { &mut through };
-            let body = side.exchange(&target).await?;
+            let found = body(side, &target).await?;
             let took = begun.elapsed();
-            ensure!(body == wanted, "another answer");
+            ensure!(found == wanted, "another answer");
             latency.add(if straight { Way::Direct } else { Way::Through }, took, sample);
         }
     }
     Ok(latency.sorted())
+}
+
+async fn body(connection: &mut Http2, target: &str) -> Result<Bytes> {
+    let body = connection.get(target).await?.into_body();
+    Ok(body.collect().await.context("the body ended early")?.to_bytes())
 }
 
 fn target(setup: &Setup) -> String {
@@ -163,35 +148,5 @@ impl Latency {
             relayed: of(&self.relayed),
             nginx: of(&self.nginx),
         }
-    }
-}
-
-// === impl Http2 ===
-
-impl Http2 {
-    async fn open(endpoint: &Endpoint) -> Result<Self> {
-        let tcp = TcpStream::connect(&endpoint.authority).await?;
-        tcp.set_nodelay(true)?;
-        let name = ServerName::try_from(endpoint.host().to_owned())?;
-        let tls = TlsConnector::from(Arc::clone(&endpoint.tls(b"h2")?)).connect(name, tcp).await?;
-        ensure!(tls.get_ref().1.alpn_protocol() == Some(b"h2"), "HTTP/2 was not negotiated");
-        let (sender, connection) =
-            http2::handshake(TokioExecutor::new(), TokioIo::new(tls)).await?;
-        tokio::spawn(connection);
-        let (authority, token) = (endpoint.authority.clone(), endpoint.token.clone());
-        Ok(Self { sender, authority, token })
-    }
-
-    async fn exchange(&mut self, target: &str) -> Result<Bytes> {
-        self.sender.ready().await?;
-        let uri = Uri::builder().scheme("https").authority(self.authority.as_str());
-        let request = Request::get(uri.path_and_query(target).build()?)
-            .header("user-agent", "listless-bench")
-            .header("accept", "application/json")
-            .header("authorization", format!("Bearer {}", self.token))
-            .body(Empty::new())?;
-        let response = self.sender.send_request(request).await?;
-        ensure!(response.status() == 200, "status {}", response.status());
-        Ok(response.into_body().collect().await.context("the body ended early")?.to_bytes())
     }
 }

@@ -12,6 +12,7 @@ mod churn;
 mod expected;
 mod fanout;
 mod form;
+mod http2;
 mod latency;
 mod load;
 mod memory;
@@ -77,7 +78,7 @@ async fn run(options: &Options) -> Result<usize> {
     report.idle(idle);
     // This comes before any load, whose freed memory would count as free.
     if options.wants("P19") {
-        report.idle_watchers(fanout::idle_memory(&setup).await?);
+        report.idle_watchers(&fanout::idle_memory(&setup).await?);
     }
     // The account is measured beside the cheapest request.
     let wanted = |id| options.wants(id) || (id == CHEAPEST && options.wants("account"));

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::{
     cell::{self, Measured, median},
-    fanout::{self, Fanout},
+    fanout::{self, Fanout, IdleMemory},
     form::Form,
     latency::{Latency, Quantile},
     memory::OfForms,
@@ -27,6 +27,8 @@ const PROTOBUF_TIMES_JSON_MAX: f64 = 0.85;
 const TABLE_TIMES_JSON_MAX: f64 = 1.1;
 const SIDECAR_MEGABYTES_MAX: f64 = 10.0;
 const WATCHER_KILOBYTES_MAX: f64 = 32.0;
+/// The same for watchers that share HTTP/2 connections.
+const SHARED_KILOBYTES_MAX: f64 = 16.0;
 const ACCOUNT_PERCENT_MAX: f64 = 3.0;
 const STALENESS_MILLIS_MAX: f64 = 10.0;
 
@@ -279,13 +281,18 @@ impl Report {
         self.gate("account", "% of the cheapest request", share, Side::AtMost, ACCOUNT_PERCENT_MAX);
     }
 
-    pub(crate) fn idle_watchers(&mut self, bytes: f64) {
+    pub(crate) fn idle_watchers(&mut self, memory: &IdleMemory) {
+        let (connections, each) = fanout::SHARED;
+        let (own, shared) = (memory.own_connection / 1e3, memory.shared / 1e3);
         println!(
-            "\nP19: {} idle watchers, a TLS connection each: {:.1} KB of memory for each",
+            "\nP19: KB of memory for each idle watcher: {own:.1} of {} with a TLS connection each (a \
+             bare server {:.1}), {shared:.1} of {} on {connections} HTTP/2 connections",
             fanout::WATCHERS,
-            bytes / 1e3
+            memory.bare / 1e3,
+            connections * each
         );
-        self.gate("P19", "KB per idle watcher", bytes / 1e3, Side::AtMost, WATCHER_KILOBYTES_MAX);
+        self.gate("P19", "KB per idle watcher", own, Side::AtMost, WATCHER_KILOBYTES_MAX);
+        self.gate("P19", "KB, connections shared", shared, Side::AtMost, SHARED_KILOBYTES_MAX);
     }
 
     pub(crate) fn fanout(&mut self, fanout: &Fanout) {

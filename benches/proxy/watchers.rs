@@ -1,4 +1,4 @@
-//! Many watches of the same objects, each read on a connection of its own.
+//! Many watches of the same objects, each on its own connection or many on one.
 //!
 //! All must receive the same events: the first watcher's are stored, the others' events and bytes
 //! are counted.
@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Result, bail, ensure};
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use http::{Request, header};
+use http::{Request, Response, header};
 use http_body_util::{BodyExt, Empty};
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
@@ -19,7 +19,7 @@ use rustls::pki_types::ServerName;
 use tokio::{net::TcpStream, sync::watch, task::JoinSet};
 use tokio_rustls::TlsConnector;
 
-use crate::wire::Endpoint;
+use crate::{http2::Http2, wire::Endpoint};
 
 const OPENED_AT_ONCE: usize = 32;
 const RECEIVED_TIMEOUT: Duration = Duration::from_secs(60);
@@ -51,7 +51,8 @@ pub(crate) struct First {
 // === impl Watchers ===
 
 impl Watchers {
-    /// Opens this many watches. `served` is the required `Cache-Status`.
+    /// Opens this many watches, each on its own HTTP/1.1 connection. `served` is the required
+    /// `Cache-Status`.
     pub(crate) async fn open(
         endpoint: &Endpoint,
         target: &str,
@@ -59,7 +60,27 @@ impl Watchers {
         served: Option<&str>,
     ) -> Result<Self> {
         let opening = stream::iter(0..count).map(|_| open(endpoint, target, served));
-        let opened: Vec<_> = opening.buffer_unordered(OPENED_AT_ONCE).try_collect().await?;
+        Ok(Self::reading(opening.buffer_unordered(OPENED_AT_ONCE).try_collect().await?))
+    }
+
+    /// Opens as many watches on each of these HTTP/2 connections.
+    pub(crate) async fn open_shared(
+        endpoint: &Endpoint,
+        target: &str,
+        (connections, each): (usize, usize),
+        served: Option<&str>,
+    ) -> Result<Self> {
+        let mut opened = Vec::with_capacity(connections * each);
+        for _ in 0..connections {
+            let mut connection = Http2::open(endpoint).await?;
+            for _ in 0..each {
+                opened.push(accepted(connection.get(target).await?, served)?);
+            }
+        }
+        Ok(Self::reading(opened))
+    }
+
+    fn reading(opened: Vec<Incoming>) -> Self {
         let (first, mut received, mut tasks) = (Arc::default(), Vec::new(), JoinSet::new());
         for (index, body) in opened.into_iter().enumerate() {
             let (sender, receiver) = watch::channel(Received::default());
@@ -67,7 +88,12 @@ impl Watchers {
             let kept = (index == 0).then(|| Arc::clone(&first));
             tasks.spawn(read(body, sender, kept));
         }
-        Ok(Self { received, first, _tasks: tasks })
+        Self { received, first, _tasks: tasks }
+    }
+
+    /// Returns the number of watches.
+    pub(crate) fn count(&self) -> usize {
+        self.received.len()
     }
 
     /// Waits until all have received this many events and the same number of bytes.
@@ -105,16 +131,20 @@ async fn open(endpoint: &Endpoint, target: &str, served: Option<&str>) -> Result
         .header(header::ACCEPT, "application/json")
         .header(header::AUTHORIZATION, format!("Bearer {}", endpoint.token))
         .body(Empty::<Bytes>::new())?;
-    let answer = sender.send_request(request).await?;
-    let cache_status = answer.headers().get("cache-status").and_then(|value| value.to_str().ok());
-    ensure!(answer.status() == 200, "{target}: {}", answer.status());
+    accepted(sender.send_request(request).await?, served)
+}
+
+/// Returns the body of a response that has the required `Cache-Status`.
+fn accepted(response: Response<Incoming>, served: Option<&str>) -> Result<Incoming> {
+    ensure!(response.status() == 200, "a watch: {}", response.status());
+    let cache_status = response.headers().get("cache-status").and_then(|value| value.to_str().ok());
     if let Some(served) = served {
         ensure!(
             cache_status.is_some_and(|cache_status| cache_status.contains(served)),
-            "{target}: {cache_status:?}"
+            "a watch: {cache_status:?}"
         );
     }
-    Ok(answer.into_body())
+    Ok(response.into_body())
 }
 
 async fn read(

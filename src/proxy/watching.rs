@@ -102,8 +102,9 @@ pub struct Terms {
     pub now: Instant,
 }
 
-/// The limit of watches from the cache; further ones are forwarded.
-const WATCHES_MAX: usize = 8192;
+/// The limit of watches from the cache; further ones are forwarded. It leaves a quarter of the
+/// concurrent requests of all connections to other requests.
+const WATCHES_MAX: usize = 12_288;
 
 /// The shortest length of a watch without `timeoutSeconds`; the longest is twice as much
 /// (S-WATCH-12).
