@@ -28,13 +28,12 @@ use listless::{
     body::{Body, BoxError},
     tls::{self, Authority, Names},
 };
-use rustls::pki_types::ServerName;
 use tempfile::TempDir;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Mutex, broadcast},
 };
-use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio_rustls::TlsAcceptor;
 
 use crate::{form::Form, rig::process::Process, wire::Endpoint};
 
@@ -243,10 +242,7 @@ async fn pass_on(
 }
 
 async fn connect(endpoint: &Endpoint) -> Result<Upstream> {
-    let tcp = TcpStream::connect(&endpoint.authority).await?;
-    tcp.set_nodelay(true)?;
-    let name = ServerName::try_from(endpoint.host().to_owned())?;
-    let stream = TlsConnector::from(endpoint.tls(b"h2")?).connect(name, tcp).await?;
+    let stream = endpoint.connect(b"h2").await?;
     let (sender, connection) =
         client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
     tokio::spawn(connection);

@@ -114,24 +114,30 @@ pub(crate) async fn measure(
 /// Measures the memory of idle watchers.
 pub(crate) async fn idle_memory(setup: &Setup) -> Result<IdleMemory> {
     let writer = Writer::new(setup, "idle", 1, 100).await?;
-    let through = &setup.through;
-    let (mut added, mut open) = ([0.0; 2], Vec::new());
-    for (added, connections) in added.iter_mut().zip([None, Some(SHARED)]) {
-        let target = writer.watch_from(&writer.settled(setup).await?);
-        let before = setup.listless_resident_bytes()?;
-        let mut watchers = match connections {
-            None => Watchers::open(through, &target, WATCHERS, Some("hit")).await?,
-            Some(shared) => Watchers::open_shared(through, &target, shared, Some("hit")).await?,
-        };
-        setup.settle().await;
-        let bytes = setup.listless_resident_bytes()?.saturating_sub(before);
-        *added = bytes as f64 / watchers.count() as f64;
-        // They do follow.
-        writer.settled(setup).await?;
-        watchers.have_received(1).await?;
-        open.push(watchers);
-    }
-    Ok(IdleMemory { own_connection: added[0], shared: added[1], bare: bare_memory(setup).await? })
+    let (own_connection, _open) = added_by_idle(setup, &writer, None).await?;
+    let (shared, _) = added_by_idle(setup, &writer, Some(SHARED)).await?;
+    Ok(IdleMemory { own_connection, shared, bare: bare_memory(setup).await? })
+}
+
+/// Opens watchers, which may share connections. Returns also Listless's memory for each, in bytes.
+async fn added_by_idle(
+    setup: &Setup,
+    writer: &Writer,
+    shared: Option<(usize, usize)>,
+) -> Result<(f64, Watchers)> {
+    let target = writer.watch_from(&writer.settled(setup).await?);
+    let (through, served) = (&setup.through, Some("hit"));
+    let before = setup.listless_resident_bytes()?;
+    let mut watchers = match shared {
+        None => Watchers::open(through, &target, WATCHERS, served).await?,
+        Some(shared) => Watchers::open_shared(through, &target, shared, served).await?,
+    };
+    setup.settle().await;
+    let added = setup.listless_resident_bytes()?.saturating_sub(before);
+    // They do follow.
+    writer.settled(setup).await?;
+    watchers.have_received(1).await?;
+    Ok((added as f64 / watchers.count() as f64, watchers))
 }
 
 /// Returns a bare server's memory per idle watcher with its own connection, in bytes.

@@ -6,9 +6,6 @@ use http::{Request, Response, Uri};
 use http_body_util::Empty;
 use hyper::{body::Incoming, client::conn::http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
 use crate::wire::Endpoint;
 
@@ -24,11 +21,7 @@ pub(crate) struct Http2 {
 impl Http2 {
     /// Connects to this server.
     pub(crate) async fn open(endpoint: &Endpoint) -> Result<Self> {
-        let tcp = TcpStream::connect(&endpoint.authority).await?;
-        tcp.set_nodelay(true)?;
-        let name = ServerName::try_from(endpoint.host().to_owned())?;
-        let tls = TlsConnector::from(endpoint.tls(b"h2")?).connect(name, tcp).await?;
-        ensure!(tls.get_ref().1.alpn_protocol() == Some(b"h2"), "HTTP/2 was not negotiated");
+        let tls = endpoint.connect(b"h2").await?;
         let (sender, connection) =
             http2::handshake(TokioExecutor::new(), TokioIo::new(tls)).await?;
         tokio::spawn(connection);

@@ -15,9 +15,7 @@ use http::{Request, Response, header};
 use http_body_util::{BodyExt, Empty};
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
-use tokio::{net::TcpStream, sync::watch, task::JoinSet};
-use tokio_rustls::TlsConnector;
+use tokio::{sync::watch, task::JoinSet};
 
 use crate::{http2::Http2, wire::Endpoint};
 
@@ -74,7 +72,7 @@ impl Watchers {
         for _ in 0..connections {
             let mut connection = Http2::open(endpoint).await?;
             for _ in 0..each {
-                opened.push(accepted(connection.get(target).await?, served)?);
+                opened.push(accepted(connection.get(target).await?, target, served)?);
             }
         }
         Ok(Self::reading(opened))
@@ -118,10 +116,7 @@ impl Watchers {
 }
 
 async fn open(endpoint: &Endpoint, target: &str, served: Option<&str>) -> Result<Incoming> {
-    let tcp = TcpStream::connect(&endpoint.authority).await?;
-    tcp.set_nodelay(true)?;
-    let name = ServerName::try_from(endpoint.host().to_owned())?;
-    let tls = TlsConnector::from(endpoint.tls(b"http/1.1")?).connect(name, tcp).await?;
+    let tls = endpoint.connect(b"http/1.1").await?;
     let (mut sender, connection) =
         http1::Builder::new().max_buf_size(64 * 1024).handshake(TokioIo::new(tls)).await?;
     tokio::spawn(connection);
@@ -131,17 +126,17 @@ async fn open(endpoint: &Endpoint, target: &str, served: Option<&str>) -> Result
         .header(header::ACCEPT, "application/json")
         .header(header::AUTHORIZATION, format!("Bearer {}", endpoint.token))
         .body(Empty::<Bytes>::new())?;
-    accepted(sender.send_request(request).await?, served)
+    accepted(sender.send_request(request).await?, target, served)
 }
 
 /// Returns the body of a response that has the required `Cache-Status`.
-fn accepted(response: Response<Incoming>, served: Option<&str>) -> Result<Incoming> {
-    ensure!(response.status() == 200, "a watch: {}", response.status());
+fn accepted(response: Response<Incoming>, target: &str, served: Option<&str>) -> Result<Incoming> {
+    ensure!(response.status() == 200, "{target}: {}", response.status());
     let cache_status = response.headers().get("cache-status").and_then(|value| value.to_str().ok());
     if let Some(served) = served {
         ensure!(
             cache_status.is_some_and(|cache_status| cache_status.contains(served)),
-            "a watch: {cache_status:?}"
+            "{target}: {cache_status:?}"
         );
     }
     Ok(response.into_body())

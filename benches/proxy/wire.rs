@@ -19,6 +19,7 @@ use rustls::{
     crypto::{CryptoProvider, aws_lc_rs},
     pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::form::Form;
 
@@ -106,6 +107,22 @@ impl Endpoint {
             .with_no_client_auth();
         config.alpn_protocols = vec![protocol.to_vec()];
         Ok(Arc::new(config))
+    }
+
+    /// Connects over TLS for this protocol.
+    pub(crate) async fn connect(
+        &self,
+        protocol: &[u8],
+    ) -> Result<TlsStream<tokio::net::TcpStream>> {
+        let tcp = tokio::net::TcpStream::connect(&self.authority).await?;
+        tcp.set_nodelay(true)?;
+        let name = ServerName::try_from(self.host().to_owned())?;
+        let tls = TlsConnector::from(self.tls(protocol)?).connect(name, tcp).await?;
+        ensure!(
+            tls.get_ref().1.alpn_protocol() == Some(protocol),
+            "another protocol was negotiated"
+        );
+        Ok(tls)
     }
 
     /// Returns the host without the port.
