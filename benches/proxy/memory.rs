@@ -2,23 +2,35 @@
 
 use anyhow::Result;
 
-use crate::{form::Form, setup::Setup};
+use crate::{cell::median, form::Form, setup::Setup};
+
+/// Processes of each combination of forms. The memory of one process varies by about a megabyte.
+const PROCESSES: usize = 3;
 
 /// The resident bytes that the pods in each form add to a Listless.
 #[derive(Clone, Debug)]
 pub(crate) struct OfForms {
-    pub(crate) json: u64,
+    pub(crate) json: f64,
     /// Those of another form beside JSON.
-    pub(crate) beside: [(Form, u64); 2],
+    pub(crate) beside: [(Form, f64); 2],
 }
 
-/// Measures each combination of forms in a process of its own, before any load on it.
+/// Measures each combination of forms in processes of its own, before any load on them.
 pub(crate) async fn of_forms(setup: &Setup) -> Result<OfForms> {
-    let without = setup.resident_bytes_in(&[]).await?;
-    let alone = setup.resident_bytes_in(&[Form::Json]).await?;
-    let mut beside = [(Form::Protobuf, 0), (Form::Table, 0)];
+    let without = resident_bytes(setup, &[]).await?;
+    let alone = resident_bytes(setup, &[Form::Json]).await?;
+    let mut beside = [(Form::Protobuf, 0.0), (Form::Table, 0.0)];
     for (form, added) in &mut beside {
-        *added = setup.resident_bytes_in(&[Form::Json, *form]).await?.saturating_sub(alone);
+        *added = resident_bytes(setup, &[Form::Json, *form]).await? - alone;
     }
-    Ok(OfForms { json: alone.saturating_sub(without), beside })
+    Ok(OfForms { json: alone - without, beside })
+}
+
+/// Returns the median of the processes.
+async fn resident_bytes(setup: &Setup, forms: &[Form]) -> Result<f64> {
+    let mut bytes = Vec::with_capacity(PROCESSES);
+    for _ in 0..PROCESSES {
+        bytes.push(setup.resident_bytes_in(forms).await? as f64);
+    }
+    Ok(median(&bytes))
 }

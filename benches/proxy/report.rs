@@ -112,12 +112,11 @@ impl Report {
 
     /// Prints the memory of JSON, and of each form beside it.
     pub(crate) fn forms(&mut self, forms: &OfForms, json_bytes: usize) {
-        let (json, bytes) = (forms.json as f64, json_bytes as f64);
-        println!("\nmemory that {} cached pods add, before any load", self.options.pods);
+        let (json, bytes) = (forms.json, json_bytes as f64);
+        println!("\nmemory that {} cached pods add, before any load (medians)", self.options.pods);
         println!("  json: {:.1} MB, {:.2} × the JSON", json / 1e6, json / bytes);
         for (form, added) in &forms.beside {
-            let (name, added) = (form.name(), *added as f64);
-            let ratio = added / json;
+            let (name, ratio) = (form.name(), added / json);
             println!(
                 "  {name} too: {:.1} MB more, {:.2} × the JSON, {ratio:.2} × its memory",
                 added / 1e6,
