@@ -37,8 +37,8 @@ pub enum Pace {
     Still,
     /// Ages in seconds, or objects the apiserver renews: sent again before a difference counts.
     Clock,
-    /// Ages in seconds: both responses come within one second of the clock.
-    Second,
+    /// Ages: compared between two equal responses of the apiserver.
+    Ages,
     /// Nothing, but the response takes the apiserver seconds.
     Slow,
 }

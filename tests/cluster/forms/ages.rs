@@ -137,7 +137,8 @@ fn rewritten(kind: Kind, number: usize, mut object: Value, age: i64) -> Value {
         "events" => {
             (object["firstTimestamp"], object["lastTimestamp"]) = (at(age), at(other));
             if number % 4 == 3 {
-                let micros = |at: Value| json!(at.as_str().unwrap_or("").replace('Z', ".000000Z"));
+                // Such an age changes in the middle of a second.
+                let micros = |at: Value| json!(at.as_str().unwrap_or("").replace('Z', ".500000Z"));
                 object["series"] = json!({"count": 5, "lastObservedTime": micros(at(other))});
             }
         }

@@ -127,7 +127,7 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 fn as_table(target: &str, accept: &str) -> Case {
-    Case::get(target).accept(accept).pace(Pace::Second)
+    Case::get(target).accept(accept).pace(Pace::Ages)
 }
 
 fn table(target: &str) -> Case {

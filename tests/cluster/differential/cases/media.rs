@@ -88,7 +88,7 @@ fn accepting(target: &str, accept: &str, status: u16) -> Case {
         return case.wanted();
     }
     // Tables hold ages in seconds.
-    if accept.contains("as=Table") { case.pace(Pace::Second) } else { case }
+    if accept.contains("as=Table") { case.pace(Pace::Ages) } else { case }
 }
 
 fn objects() -> Vec<Case> {
@@ -236,11 +236,11 @@ fn tables() -> Vec<Case> {
     for (include, status) in [("None", 200), ("Metadata", 200), ("Object", 200), ("Other", 400)] {
         for target in ["/api/v1/namespaces/shop/services", CUSTOM_LIST] {
             let target = format!("{target}?includeObject={include}");
-            cases.push(Case::get(&target).accept(TABLE).status(status).pace(Pace::Second));
+            cases.push(Case::get(&target).accept(TABLE).status(status).pace(Pace::Ages));
         }
     }
     for target in ["/api/v1/namespaces/empty/pods", "/api/v1/nodes?limit=2", "/api/v1/secrets"] {
-        cases.push(Case::get(target).accept(TABLE).pace(Pace::Second));
+        cases.push(Case::get(target).accept(TABLE).pace(Pace::Ages));
     }
     cases
 }
