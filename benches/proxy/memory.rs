@@ -26,11 +26,8 @@ pub(crate) async fn of_forms(setup: &Setup) -> Result<OfForms> {
     Ok(OfForms { json: alone - without, beside })
 }
 
-/// Returns the median of the processes.
+/// Returns the median of processes that run together.
 async fn resident_bytes(setup: &Setup, forms: &[Form]) -> Result<f64> {
-    let mut bytes = Vec::with_capacity(PROCESSES);
-    for _ in 0..PROCESSES {
-        bytes.push(setup.resident_bytes_in(forms).await? as f64);
-    }
-    Ok(median(&bytes))
+    let bytes = setup.resident_bytes_in(forms, PROCESSES).await?;
+    Ok(median(&bytes.into_iter().map(|bytes| bytes as f64).collect::<Vec<_>>()))
 }

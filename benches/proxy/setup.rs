@@ -128,17 +128,26 @@ impl Setup {
         hit(&self.through, form, target).with_context(|| self.listless.log())
     }
 
-    /// Returns the memory of another Listless that holds the pods in these forms.
-    pub(crate) async fn resident_bytes_in(&self, forms: &[Form]) -> Result<u64> {
+    /// Returns the memory of other Listlesses, each of which holds the pods in these forms.
+    pub(crate) async fn resident_bytes_in(
+        &self,
+        forms: &[Form],
+        processes: usize,
+    ) -> Result<Vec<u64>> {
         let (config, kubeconfig) = (config(forms), self.plane.kubeconfig(User::Admin)?);
-        let listless =
-            ProxyProcess::start_program(&self.program, "local", &kubeconfig, Some(&config)).await?;
-        let through = Endpoint::from_kubeconfig(listless.kubeconfig())?;
-        for form in forms {
-            synced(&through, *form, &self.data).with_context(|| listless.log())?;
+        let mut running = Vec::with_capacity(processes);
+        for _ in 0..processes {
+            let listless =
+                ProxyProcess::start_program(&self.program, "local", &kubeconfig, Some(&config))
+                    .await?;
+            let through = Endpoint::from_kubeconfig(listless.kubeconfig())?;
+            for form in forms {
+                synced(&through, *form, &self.data).with_context(|| listless.log())?;
+            }
+            running.push(listless);
         }
         pause(SETTLE);
-        listless.resident_bytes()
+        running.iter().map(ProxyProcess::resident_bytes).collect()
     }
 
     /// Starts a sidecar of the measured binary for a service account's directory.
