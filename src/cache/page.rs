@@ -3,9 +3,10 @@
 //! Invariant: `text` has the objects in key order, with the form's separator after each. A LIST of
 //! whole pages copies nothing and holds nothing twice. Pages never change.
 
-use std::{ops::Range, sync::Arc};
+use std::{hash::BuildHasher, ops::Range, sync::Arc};
 
 use bytes::Bytes;
+use foldhash::quality::FixedState;
 
 use super::{
     held::Held,
@@ -30,6 +31,8 @@ pub struct Page {
 struct Entry {
     head: Arc<Head>,
     end: u32,
+    /// A hash of the key: a search reads no other object's parts.
+    key_hash: u32,
 }
 
 /// The target size of pages while a list is read.
@@ -59,7 +62,7 @@ impl Page {
                 buffer.extend_from_slice(object.raw());
                 let end = u32::try_from(buffer.len()).expect("pages are far below 4 GiB");
                 buffer.extend_from_slice(separator);
-                Entry { head: object.head().clone(), end }
+                Entry { head: object.head().clone(), end, key_hash: key_hash(object.key()) }
             })
             .collect();
         let heads: usize = objects.iter().map(|object| object.bytes()).sum();
@@ -110,9 +113,10 @@ impl Page {
         self.text.len()
     }
 
-    /// Returns the position of a key, or the one it would have.
-    pub fn search(&self, key: &ObjectKey) -> Result<usize, usize> {
-        self.entries.binary_search_by(|entry| entry.head.key.cmp(key))
+    /// Returns the position of a key.
+    pub fn position(&self, key: &ObjectKey) -> Option<usize> {
+        let hash = key_hash(key);
+        self.entries.iter().position(|entry| entry.key_hash == hash && entry.head.key == *key)
     }
 
     /// Returns the number of objects at the start whose keys satisfy a condition that no later one
@@ -199,6 +203,11 @@ fn page_length(objects: &[Object]) -> usize {
         bytes >= PAGE_BYTES_TARGET
     });
     full.map_or_else(|| objects.len().min(PAGE_OBJECTS_TARGET), |last| last + 1)
+}
+
+fn key_hash(key: &ObjectKey) -> u32 {
+    // The upper half is as good, and equal keys have equal hashes in every page.
+    (FixedState::default().hash_one(key.as_str()) >> 32) as u32
 }
 
 /// Returns the text between two items of a list.

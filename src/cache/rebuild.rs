@@ -169,7 +169,7 @@ impl Rebuild {
     fn held(&mut self, object: &Object) -> Option<Object> {
         let Self { base, old, old_raw, .. } = self;
         let page = base.as_ref()?.pages().get(*old)?;
-        let index = page.search(object.key()).ok()?;
+        let index = page.position(object.key())?;
         let raw = old_raw.get_or_insert_with(|| page.raw()).slice(page.range(index));
         (raw == *object.raw()).then(|| Object::new(page.head(index).clone(), raw))
     }

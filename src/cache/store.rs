@@ -125,7 +125,7 @@ impl Snapshot {
     /// Returns the object at a key.
     pub fn object(&self, key: &ObjectKey) -> Option<Held<'_>> {
         let page = self.page_of(key.as_str())?;
-        page.get(page.search(key).ok()?)
+        page.get(page.position(key)?)
     }
 
     /// Returns the objects that a query selects, in LIST order (S-LIST-60).
@@ -134,7 +134,7 @@ impl Snapshot {
         let mut selection = Selection::default();
         if let Some(key) = self.pinned_key(query, &wanted) {
             if let Some(page) = self.page_of(key.as_str())
-                && let Ok(object) = page.search(&key)
+                && let Some(object) = page.position(&key)
             {
                 selection.add_matching(page, object..object + 1, &wanted);
             }
@@ -172,7 +172,7 @@ impl Snapshot {
                 next = pages.after(at);
             }
             let Some(page) = pages.get(at) else { break };
-            if let Ok(object) = page.search(key) {
+            if let Some(object) = page.position(key) {
                 selection.add_matching(page, object..object + 1, wanted);
             }
         }
