@@ -1,6 +1,6 @@
 //! The memory of each form of the pods.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use crate::{cell::median, form::Form, setup::Setup};
 
@@ -21,9 +21,15 @@ pub(crate) async fn of_forms(setup: &Setup) -> Result<OfForms> {
     let alone = resident_bytes(setup, &[Form::Json]).await?;
     let mut beside = [(Form::Protobuf, 0.0), (Form::Table, 0.0)];
     for (form, added) in &mut beside {
-        *added = resident_bytes(setup, &[Form::Json, *form]).await? - alone;
+        *added = growth(alone, resident_bytes(setup, &[Form::Json, *form]).await?)?;
     }
-    Ok(OfForms { json: alone - without, beside })
+    Ok(OfForms { json: growth(without, alone)?, beside })
+}
+
+/// Returns what was added, which is more than nothing unless the measurement failed.
+fn growth(before: f64, after: f64) -> Result<f64> {
+    ensure!(after > before, "more pods took less memory: {before} B, then {after} B");
+    Ok(after - before)
 }
 
 /// Returns the median of processes that run together.

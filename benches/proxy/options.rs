@@ -4,6 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, bail};
 
+use crate::setup::PODS_MIN;
+
 const USAGE: &str = "\
 usage: cargo bench --bench proxy -- [--gate] [--cell ID]... [--seconds N] [--rounds N] [--pods N]
        [--connections N] [--samples N] [--churn N] [--program FILE]
@@ -13,7 +15,7 @@ usage: cargo bench --bench proxy -- [--gate] [--cell ID]... [--seconds N] [--rou
                    account, forms, sidecar); repeat for more
   --seconds N      length of one measuring slot (default 3)
   --rounds N       slots on each side of a cell (default 5)
-  --pods N         pods in the cluster (default 5000, at least 1000)
+  --pods N         pods in the cluster (default 5000, the minimum)
   --connections N  connections of the closed-loop load (default 8)
   --samples N      latency samples on each side (default 3000)
   --churn N        pods that change each second while a cell is measured (default 0); only P6 and P8
@@ -49,7 +51,7 @@ impl Options {
             cells: Vec::new(),
             slot: Duration::from_secs(3),
             rounds: 5,
-            pods: 5_000,
+            pods: PODS_MIN,
             connections: 8,
             samples: 3_000,
             churn: 0,
@@ -79,7 +81,7 @@ impl Options {
         if options.gate && options.program.is_some() {
             bail!("gates need the shipped binary: omit --program\n{USAGE}");
         }
-        if options.rounds == 0 || options.slot.is_zero() || options.pods < 1_000 {
+        if options.rounds == 0 || options.slot.is_zero() || options.pods < PODS_MIN {
             bail!("too little to measure: raise the values\n{USAGE}");
         }
         Ok(options)

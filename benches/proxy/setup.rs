@@ -20,13 +20,18 @@ use crate::{
     wire::{Connection, Endpoint},
 };
 
-/// The number of values of the label `app`: ten pods each of 5 000.
-pub(crate) const APPS: u32 = 500;
-/// The number of values of the label `poller`: fifty pods each of 5 000.
-pub(crate) const POLLERS: u32 = 100;
-/// The number of nodes: fifty pods each of 5 000.
-pub(crate) const NODES: u32 = 100;
+/// The number of pods with one value of the label `app`, of the label `poller`, and on one node, in a
+/// cluster of any size.
+const PODS_OF_APP: u32 = 10;
+const PODS_OF_POLLER: u32 = 50;
+const PODS_OF_NODE: u32 = 50;
+/// The number of pods in the smallest cluster.
+pub(crate) const PODS_MIN: u32 = 5_000;
+/// The number of values of the label `poller` and the number of nodes in the smallest cluster.
+pub(crate) const POLLERS: u32 = PODS_MIN / PODS_OF_POLLER;
+pub(crate) const NODES: u32 = PODS_MIN / PODS_OF_NODE;
 
+/// The time in which 5 000 pods are listed and held.
 const SYNC_LIMIT: Duration = Duration::from_secs(60);
 /// Two rounds of ten seconds, in which Listless drops what it does not use, and one in which that
 /// memory is returned.
@@ -92,8 +97,14 @@ impl Setup {
     pub(crate) async fn start(options: &Options) -> Result<Self> {
         let program = options.program.clone().map_or_else(shipped, Ok)?;
         let plane = ControlPlane::start(Version::V1_36).await?;
-        let (namespace, pods) = ("load", options.pods);
-        let data = LoadData { namespace, pods, pollers: POLLERS, apps: APPS, nodes: NODES };
+        let pods = options.pods;
+        let data = LoadData {
+            namespace: "load",
+            pods,
+            pollers: pods / PODS_OF_POLLER,
+            apps: pods / PODS_OF_APP,
+            nodes: pods / PODS_OF_NODE,
+        };
         eprintln!("creating {} pods", data.pods);
         data.load(&plane.client(User::Admin, Protocol::Http1)?).await?;
 
@@ -125,7 +136,7 @@ impl Setup {
     /// Requests through Listless until it answers from memory. It holds other forms than JSON on
     /// demand, and forwards the first page of a resource.
     pub(crate) fn warm(&self, form: Form, target: &str) -> Result<()> {
-        hit(&self.through, form, target).with_context(|| self.listless.log())
+        hit(&self.through, form, target, SYNC_LIMIT).with_context(|| self.listless.log())
     }
 
     /// Returns the memory of other Listlesses, each of which holds the pods in these forms.
@@ -222,12 +233,13 @@ impl Setup {
 
 /// Waits until a LIST that matches no pods is answered from memory.
 fn synced(through: &Endpoint, form: Form, data: &LoadData) -> Result<()> {
-    hit(through, form, &format!("{}?labelSelector=app%3Dnone", data.collection()))
+    let limit = SYNC_LIMIT * (data.pods / PODS_MIN);
+    hit(through, form, &format!("{}?labelSelector=app%3Dnone", data.collection()), limit)
 }
 
 /// Requests until a response comes from memory.
-fn hit(through: &Endpoint, form: Form, target: &str) -> Result<()> {
-    let deadline = Instant::now() + SYNC_LIMIT;
+fn hit(through: &Endpoint, form: Form, target: &str, limit: Duration) -> Result<()> {
+    let deadline = Instant::now() + limit;
     let request = through.request_in(form, target);
     let mut connection = Connection::open(through)?;
     loop {
