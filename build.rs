@@ -16,6 +16,7 @@ fn main() {
     }
     println!("cargo::rustc-link-arg-bins=--icf=all");
     println!("cargo::rustc-link-arg-bins=--pack-dyn-relocs=relr");
+    println!("cargo::rustc-link-arg-bins=-zkeep-text-section-prefix");
     println!("cargo::rustc-link-arg-bins=--script={}", layout());
 }
 
@@ -37,11 +38,8 @@ fn layout() -> String {
     file.display().to_string()
 }
 
-/// Returns the sections of a function. Its name is followed by a hash or a copy number, which
-/// differ between versions of the compiler and of a dependency.
+/// Returns the sections of a function. Those that run most are in sections with another name, side by
+/// side already.
 fn sections(name: &str) -> String {
-    if name.starts_with("_ZN") {
-        return format!("    *(.text.{name}17h* .text.unlikely.{name}17h*)\n");
-    }
     format!("    *(.text.{name} .text.{name}.* .text.unlikely.{name} .text.unlikely.{name}.*)\n")
 }
