@@ -81,6 +81,9 @@ impl Options {
         if options.gate && options.program.is_some() {
             bail!("gates need the shipped binary: omit --program\n{USAGE}");
         }
+        if let Some(missing) = options.program.iter().find(|program| !program.is_file()) {
+            bail!("--program {}: there is no such file\n{USAGE}", missing.display());
+        }
         if options.rounds == 0 || options.slot.is_zero() || options.pods < PODS_MIN {
             bail!("too little to measure: raise the values\n{USAGE}");
         }
