@@ -136,7 +136,7 @@ impl Setup {
     /// Requests through Listless until it answers from memory. It holds other forms than JSON on
     /// demand, and forwards the first page of a resource.
     pub(crate) fn warm(&self, form: Form, target: &str) -> Result<()> {
-        hit(&self.through, form, target, SYNC_LIMIT).with_context(|| self.listless.log())
+        hit(&self.through, form, target, &self.data).with_context(|| self.listless.log())
     }
 
     /// Returns the memory of other Listlesses, each of which holds the pods in these forms.
@@ -233,13 +233,12 @@ impl Setup {
 
 /// Waits until a LIST that matches no pods is answered from memory.
 fn synced(through: &Endpoint, form: Form, data: &LoadData) -> Result<()> {
-    let limit = SYNC_LIMIT * (data.pods / PODS_MIN);
-    hit(through, form, &format!("{}?labelSelector=app%3Dnone", data.collection()), limit)
+    hit(through, form, &format!("{}?labelSelector=app%3Dnone", data.collection()), data)
 }
 
 /// Requests until a response comes from memory.
-fn hit(through: &Endpoint, form: Form, target: &str, limit: Duration) -> Result<()> {
-    let deadline = Instant::now() + limit;
+fn hit(through: &Endpoint, form: Form, target: &str, data: &LoadData) -> Result<()> {
+    let deadline = Instant::now() + SYNC_LIMIT * (data.pods / PODS_MIN);
     let request = through.request_in(form, target);
     let mut connection = Connection::open(through)?;
     loop {
